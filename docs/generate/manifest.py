@@ -53,11 +53,15 @@ MANIFEST: Words = {
     ),
     "boxes": (
         "object",
-        "Which boxes are answers. Only for the task `detection`.",
+        "Which boxes are answers. Only for the tasks `detection` and `keypoints`.",
     ),
     "head": (
         "object",
         "How the outputs of a published detector are converted. Absent if they are distances and logits.",
+    ),
+    "keypoints": (
+        "object",
+        "Names of the keypoints, and the lines between them. Only for the task `keypoints`.",
     ),
     "smoothing": (
         "object",
@@ -154,7 +158,7 @@ HEAD: Words = {
     "parts": (
         "list of lists of text",
         "What the columns of each output hold, in order: `boxes`, `objectness`, `classes`, or of finished boxes "
-        "`boxes`, `score`, `index`, `count`. The columns of `level` are not used.",
+        "`boxes`, `score`, `index`, `count`; and `keypoints`. The columns of `level` are not used.",
     ),
     "boxes": (_one_of(get_args(BoxCode)), "What the four numbers of a box are."),
     "scores": (_one_of(get_args(ScoreCode)), "What the scores are."),
@@ -171,6 +175,17 @@ HEAD: Words = {
     "anchors": ("list", "For each grid, the finest first, the [width, height] of its anchors. Default empty."),
     "priors": ("list", "Grids of prior boxes: `cells` and `step` as [rows, columns], and `sizes`. Default empty."),
     "variances": ("[number > 0, number > 0]", "Factors of the offsets and of the growth. Default [0.1, 0.2]."),
+    "keypoints": ("whole number ≥ 0", "Number of keypoints of each box. Default 0."),
+    "keypoint_columns": ("`2` or `3`", "Columns of a keypoint: x, y and, if there are 3, its visibility. Default 3."),
+    "visibility": (_one_of(("logits", "probabilities")), "What the visibility is. Default `logits`."),
+    "keypoint_scale": (
+        "[number, number]",
+        "Factor and summand that make x and y strides from the centre of a cell. Default [1, 0].",
+    ),
+}
+KEYPOINTS: Words = {
+    "names": ("list of text", "Names of the keypoints, in the order of the outputs."),
+    "skeleton": ("list of [index, index]", "Pairs of keypoints, counted from 0, between which lines are drawn."),
 }
 STEPS: Mapping[str, Words] = {
     "resize": {
@@ -271,8 +286,9 @@ TABLES: Mapping[str, tuple[Words, type]] = {
 
 
 def keys(name: str) -> str:
-    """The table of `manifest`, `raw`, `raw_tensor`, `tensor`, `state`, `golden`, `boxes` or `head`."""
-    words = {"golden": GOLDEN, "boxes": BOXES, "head": HEAD, "raw_tensor": RAW_TENSOR}.get(name) or TABLES[name][0]
+    """The table of `manifest`, `raw`, `raw_tensor`, `tensor`, `state`, `golden`, `boxes`, `head` or `keypoints`."""
+    by_hand = {"golden": GOLDEN, "boxes": BOXES, "head": HEAD, "keypoints": KEYPOINTS, "raw_tensor": RAW_TENSOR}
+    words = by_hand.get(name) or TABLES[name][0]
     return table(HEADER, [(code(key), *text) for key, text in words.items()])
 
 

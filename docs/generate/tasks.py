@@ -37,6 +37,9 @@ WORDS: Mapping[Task, Words] = {
     "detection": Words(
         "(n, 1 + most, 5) boxes", "distances and logits for points of grids", "focal loss and GIoU", ("boxes",)
     ),
+    "keypoints": Words(
+        "(n, 1 + most, 7 + 3 · keypoints) boxes with keypoints", "outputs of a model file", "not trained", ("boxes",)
+    ),
     "segmentation": Words(
         "(n, height, width), 255 for none",
         "logits for the cells of a grid",

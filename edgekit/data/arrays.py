@@ -176,7 +176,7 @@ _SPLITS = ("train", "validation", "test")
 ARRAY_NAMES = (*(f"{axis}_{split}" for split in _SPLITS for axis in "xy"), "groups_train", "classes", "labels_by_model")
 TENSOR_PREFIXES = tuple(f"x_{split}." for split in _SPLITS)
 """Prefixes of the names of arrays that are one of several tensors of a sample."""
-SINGLE_ARRAY_TASKS = ("anomaly", "detection", "segmentation")
+SINGLE_ARRAY_TASKS = ("anomaly", *tasks.BOX_TASKS, "segmentation")
 """Tasks that need a single array for each sample, because their answers reconstruct it or refer to positions in it."""
 MAX_NUMBERED_CLASSES = 1000
 """Largest number of label values that are taken as classes. If there are more, they are probably measured values."""

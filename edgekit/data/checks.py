@@ -12,10 +12,10 @@ from edgekit.core.errors import ConfigError, DataError
 from edgekit.core.tasks import Task
 from edgekit.core.tasks.labels import quote_names
 from edgekit.data import memory_map
-from edgekit.data.types import Data, Kind, Pools, Split
+from edgekit.data.types import Data, Keypoints, Kind, Pools, Split
 from edgekit.runner.preprocess.steps import check as check_steps
 
-NUMBERED_TASKS = ("classification", "detection")
+NUMBERED_TASKS = ("classification", "detection", "keypoints")
 """Tasks whose labels are numbers of classes."""
 _VECTORS = ("(n, features)", ("feature",), "convert with x.reshape(len(x), -1).astype('float32')")
 _WINDOWS = ("(n, time, channels)", ("time", "channel"), "cut recordings into pieces of one length, channels last")
@@ -47,6 +47,9 @@ def normalize_pools(pools: Pools, task: Task = "classification", classes: tuple[
     }
     if task == "segmentation":
         _check_masks(splits)
+    if task == "keypoints" and pools.keypoints is None:
+        count = task_module.keypoint_count(splits["train"].y)
+        pools = replace(pools, keypoints=Keypoints(tuple(map(str, range(count)))))
     if task == "anomaly":  # anomalies are assigned to splits when the samples are divided
         return replace(pools.with_splits(splits), classes=task_module.NAMES)
     for name, split in splits.items():
@@ -78,7 +81,7 @@ def _with_classes(pools: Pools, task: Task, classes: tuple[str, ...]) -> Pools:
 
     def renumbered(name: str, split: Split) -> Split:
         y = tasks.load_task(task).normalize_labels(name, split.y, pools.classes).copy()
-        kinds = y[:, 1:, 0] if task == "detection" else y
+        kinds = y[:, 1:, 0] if task in tasks.BOX_TASKS else y
         chosen = kinds >= 0
         kinds[chosen] = numbers[kinds[chosen].astype(np.int64)]
         return replace(split, y=y)

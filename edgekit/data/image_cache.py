@@ -30,7 +30,7 @@ from edgekit.core.source_code import REPORTING, code_digest
 from edgekit.data import cache_folder, folder_layout
 from edgekit.data.paths import existing_path, expand_path
 from edgekit.data.splits import limited_indices
-from edgekit.data.types import Pools, ProgressCallback, Split
+from edgekit.data.types import Keypoints, Pools, ProgressCallback, Split
 from edgekit.runner.inputs import picture
 
 FORMAT = 2
@@ -41,7 +41,8 @@ _CHUNK = 4096
 class CachedImages:
     """The contents of an entry.
 
-    `corrupt` names each of the `total` pictures that could not be read, with the reason.
+    `corrupt` names each of the `total` pictures that could not be read, with the reason. `keypoints` are those of the
+    objects, if they have any.
     """
 
     splits: dict[str, Split]
@@ -49,6 +50,7 @@ class CachedImages:
     notes: tuple[str, ...]
     corrupt: list[str]
     total: int
+    keypoints: Keypoints | None = None
 
 
 def open_entry(root: Path, key: str) -> CachedImages | None:
@@ -62,9 +64,12 @@ def open_entry(root: Path, key: str) -> CachedImages | None:
             name: Split(np.load(folder / f"{name}_x.npy", mmap_mode="r"), np.load(folder / f"{name}_y.npy"))
             for name in record["splits"]
         }
-        return CachedImages(
-            splits, tuple(record["classes"]), tuple(record["notes"]), record["corrupt"], record["total"]
-        )
+        facts = tuple(record["classes"]), tuple(record["notes"]), record["corrupt"], record["total"]
+        keypoints = None
+        if "keypoints" in record:
+            names, skeleton = (record["keypoints"][key] for key in ("names", "skeleton"))
+            keypoints = Keypoints(tuple(names), tuple((start, end) for start, end in skeleton))
+        return CachedImages(splits, *facts, keypoints)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -116,9 +121,18 @@ class CacheEntry:
         np.save(self._folder / f"{split}_y.npy", y[is_good])
         self._splits.append(split)
 
-    def finish(self, classes: tuple[str, ...], notes: tuple[str, ...], corrupt: list[str], total: int) -> None:
+    def finish(
+        self,
+        classes: tuple[str, ...],
+        notes: tuple[str, ...],
+        corrupt: list[str],
+        total: int,
+        keypoints: Keypoints | None = None,
+    ) -> None:
         """Write the record, after everything that it covers is on disk."""
-        record = {"format": FORMAT, "splits": self._splits, "classes": classes, "notes": notes}
+        record: dict[str, Any] = {"format": FORMAT, "splits": self._splits, "classes": classes, "notes": notes}
+        if keypoints is not None:
+            record["keypoints"] = keypoints.to_dict()
         cache_folder.write_record(self._folder, {**record, "corrupt": corrupt, "total": total})
 
     def _compact(self, path: Path, indices: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""Decode pictures with boxes or masks into the cache, with labels in the form that detection or segmentation needs."""
+"""Decode pictures with boxes, keypoints or masks into the cache, with labels in the form that their task needs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from PIL import Image
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.core.source_code import REPORTING, code_digest
+from edgekit.core.tasks import keypoints as keypoint_labels
+from edgekit.core.tasks.box_matches import BOX_FIELDS
 from edgekit.data import archives, box_formats, image_cache, mask_layouts
 from edgekit.data.box_formats import MAX_BOXES, Box, Picture
 from edgekit.data.image_cache import DECODER_VERSIONS, UNREADABLE_ERRORS, unreadable_reason
@@ -54,7 +56,7 @@ class PictureOptions(Protocol):
 
 
 class BoxOptions(PictureOptions, Protocol):
-    """The options of `edgekit.data.sources.boxes`."""
+    """The options that `edgekit.data.sources.boxes` and `edgekit.data.sources.keypoints` share."""
 
     annotations: Any
     most_boxes: int
@@ -78,8 +80,10 @@ Listed = TypeVar("Listed", bound=_Listed)
 Fill = Callable[[Source, image_cache.CacheEntry], None]
 
 
-def pools_with_boxes(config: BoxOptions, progress: ProgressCallback | None = None) -> Pools:
-    """Return pictures with their boxes, for `edgekit.data.sources.boxes.read`.
+def pools_with_boxes(
+    config: BoxOptions, progress: ProgressCallback | None = None, *, with_keypoints: bool = False
+) -> Pools:
+    """Return pictures with their boxes, for `edgekit.data.sources.boxes.read`, or with keypoints, too.
 
     Raises
     ------
@@ -88,11 +92,13 @@ def pools_with_boxes(config: BoxOptions, progress: ProgressCallback | None = Non
     """
 
     def fill(source: Source, entry: image_cache.CacheEntry) -> None:
-        annotations = box_formats.read_annotations(config.annotations, source)
+        annotations = box_formats.read_annotations(config.annotations, source, with_keypoints=with_keypoints)
+        annotations = annotations if with_keypoints else replace(annotations, keypoints=None)
         selected = _limited(annotations.pictures, config.limit, config.split_seed)
         _decode_boxes(source, replace(annotations, pictures=tuple(selected)), config, entry, progress)
 
-    return _pools(config, {"annotations": config.annotations, "most_boxes": config.most_boxes}, fill)
+    options = {"annotations": config.annotations, "most_boxes": config.most_boxes}
+    return _pools(config, {**options, "keypoints": True} if with_keypoints else options, fill)
 
 
 def pools_with_masks(config: MaskOptions, progress: ProgressCallback | None = None) -> Pools:
@@ -140,6 +146,7 @@ def _pools(config: PictureOptions, options: dict[str, Any], fill: Fill) -> Pools
         "image",
         images.notes,
         input_path=tuple(config.input_path),
+        keypoints=images.keypoints,
     )
 
 
@@ -235,11 +242,14 @@ def _decode_boxes(
     progress: ProgressCallback | None,
 ) -> None:
     numbers = {name: float(number) for number, name in enumerate(annotations.classes)}
+    keypoints = annotations.keypoints
+    columns = keypoint_labels.LABEL_FIELDS + 3 * len(keypoints.names) if keypoints else BOX_FIELDS
     bad_boxes: list[str] = []
 
     def unlabelled(count: int) -> np.ndarray:
-        y = np.full((count, 1 + config.most_boxes, 5), -1, dtype=np.float32)
-        y[:, 0] = (-1, 0, 0, config.width, config.height)
+        y = np.full((count, 1 + config.most_boxes, columns), -1, dtype=np.float32)
+        y[:, 0] = 0
+        y[:, 0, :BOX_FIELDS] = (-1, 0, 0, config.width, config.height)
         return y
 
     def sample(each: Picture, rows: np.ndarray) -> np.ndarray | str:
@@ -261,13 +271,13 @@ def _decode_boxes(
         *_skipped(bad, "pictures that cannot be read"),
         *_skipped(bad_boxes, "boxes, empty or outside"),
     ]
-    entry.finish(annotations.classes, tuple(notes), bad, total)
+    entry.finish(annotations.classes, tuple(notes), bad, total, keypoints)
 
 
 def _write_boxes(
     rows: np.ndarray, picture: Picture, size: tuple[int, int], config: BoxOptions, numbers: dict[str, float]
 ) -> list[str]:
-    """Write a picture's boxes into its rows (1 + `most_boxes`, 5) in pixels of the sample. Return the invalid boxes."""
+    """Write a picture's boxes into its rows (1 + `most_boxes`, …) in pixels of the sample. Return invalid ones."""
     resize = input_path.find_step(config.input_path, "resize_picture")
     assert resize is not None
     transform = input_path.picture_transform(size, resize)
@@ -278,7 +288,8 @@ def _write_boxes(
             bad.append(f"{picture.name}: {box.label} {box.left:g}, {box.top:g}, {box.right:g}, {box.bottom:g}")
             continue
         left, top, right, bottom = transform.to_sample(sides)
-        valid.append((numbers[box.label], left, top, right, bottom))
+        more = _keypoint_columns(box, size, transform, (right - left) * (bottom - top)) if box.keypoints else ()
+        valid.append((numbers[box.label], left, top, right, bottom, *more))
     if len(valid) > config.most_boxes:
         if config.most_boxes >= MAX_BOXES:
             raise DataError(
@@ -286,8 +297,21 @@ def _write_boxes(
                 "the picture, or cut it into parts"
             )
         raise DataError(f"{picture.name}: {len(valid)} boxes, but data.most_boxes is {config.most_boxes}; raise it")
-    rows[1 : 1 + len(valid)] = np.array(valid, dtype=np.float32).reshape(-1, 5)
+    rows[1 : 1 + len(valid)] = np.array(valid, dtype=np.float32).reshape(-1, rows.shape[1])
     return bad
+
+
+def _keypoint_columns(
+    box: Box, size: tuple[int, int], place: input_path.PictureTransform, box_area: float
+) -> tuple[float, ...]:
+    """Return the columns of a label after its box: area, crowd, and the keypoints in pixels of the sample."""
+    across, down = size if box.is_relative else (1, 1)
+    area = keypoint_labels.AREA_OF_BOX * box_area if box.area is None else box.area * place.scale_x * place.scale_y
+    points = [
+        (place.left + x * across * place.scale_x, place.top + y * down * place.scale_y, seen) if seen else (0, 0, 0)
+        for x, y, seen in box.keypoints
+    ]
+    return area, float(box.is_crowd), *(value for point in points for value in point)
 
 
 def _clipped(box: Box, size: tuple[int, int]) -> tuple[float, float, float, float] | None:

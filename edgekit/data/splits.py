@@ -240,6 +240,7 @@ def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], conf
             pools.members,
             pools.background,
             pools.tensors,
+            pools.keypoints,
         ),
         notes=(*pools.notes, *notes),
         held_out=ordered["test"],
@@ -250,6 +251,7 @@ def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], conf
         task=task,
         background=pools.background,
         tensors=pools.tensors,
+        keypoints=pools.keypoints,
     )
 
 

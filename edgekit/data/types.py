@@ -120,6 +120,18 @@ class Split:
         return Split(x, y, groups, starts)
 
 
+@dataclass(frozen=True)
+class Keypoints:
+    """The names of the keypoints that each object has, and the pairs of indices between which lines are drawn."""
+
+    names: tuple[str, ...]
+    skeleton: tuple[tuple[int, int], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the value of `keypoints` in a manifest."""
+        return {"names": list(self.names), "skeleton": [list(line) for line in self.skeleton]}
+
+
 @dataclass(frozen=True, eq=False)
 class Pools:
     """The samples that a source returns, before they are divided into the four splits.
@@ -129,6 +141,7 @@ class Pools:
     `input_path` lists the steps from a file to a sample (`edgekit/runner/input_path.py`). It is None if there are no
     files. `members` are files that these steps read, by their names in a bundle. `background` is the class that is not
     an event, if the source knows one. `tensors` describe the tensors that a sample consists of, as in a manifest.
+    `keypoints` are those of the task of that name.
     """
 
     train: Split
@@ -143,6 +156,7 @@ class Pools:
     members: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     background: str | None = None
     tensors: tuple[dict[str, Any], ...] | None = None
+    keypoints: Keypoints | None = None
 
     def splits(self) -> dict[str, Split]:
         """Return the existing splits by name."""
@@ -183,6 +197,7 @@ class Data:
     task: Task = "classification"
     background: str | None = None
     tensors: tuple[dict[str, Any], ...] | None = None
+    keypoints: Keypoints | None = None
 
     @property
     def test(self) -> Split:
@@ -202,6 +217,11 @@ class Data:
     def raw_shape(self) -> tuple[int, ...]:
         """Shape of one raw sample: (height, width, channels), (features,) or (time, channels)."""
         return tuple(int(size) for size in self.train.x.shape[1:])
+
+    @property
+    def keypoint_count(self) -> int:
+        """The number of keypoints of each object, 0 for other tasks."""
+        return len(self.keypoints.names) if self.keypoints else 0
 
     @property
     def raw_dtype(self) -> str:
@@ -261,16 +281,18 @@ def digest_splits(
     members: Mapping[str, bytes] | None = None,
     background: str | None = None,
     tensors: tuple[dict[str, Any], ...] | None = None,
+    keypoints: Keypoints | None = None,
 ) -> str:
     """Return the hex SHA-256 of everything that defines the samples, and of each split.
 
-    It covers classes, kind, rate, columns, tensors, the input path with the files that it reads (`members`), and the
-    temporal order if it is known.
+    It covers classes, kind, rate, columns, tensors, keypoints, the input path with the files that it reads
+    (`members`), and the temporal order if it is known.
     """
     more: dict[str, Any] = {} if rate_hz is None else {"sample_rate_hz": rate_hz}
     more |= {} if columns is None else {"columns": list(columns)}
     more |= {} if input_path is None else {"input_path": list(input_path)}
     more |= {} if tensors is None else {"tensors": list(tensors)}
+    more |= {} if keypoints is None else {"keypoints": keypoints.to_dict()}
     more |= {} if background is None else {"background": background}
     more |= {"members": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}} if members else {}
     sha = hashlib.sha256(canonical_json({"classes": list(classes), "kind": kind, **more}))

@@ -113,6 +113,8 @@ def _torch_loader(spec: ModelSpec) -> Callable[[Path], AnswerSteps]:
     torch.set_num_threads(1)
 
     def read_answer(scores: torch.Tensor, inputs: torch.Tensor) -> dict[str, object]:
+        if spec.task == "keypoints":
+            return _pose_answer(join_outputs(scores)[0].numpy(), inputs.shape[2:])
         if spec.task == "detection":
             return _box_answer(join_outputs(scores)[0].numpy(), inputs.shape[2:])
         if spec.task == "segmentation":
@@ -152,6 +154,8 @@ def _file_loader(spec: ModelSpec) -> Callable[[Path], AnswerSteps]:
         importlib.import_module(INTERPRETER_MODULES[source.kind])
 
     def read_answer(scores: np.ndarray, _: np.ndarray) -> dict[str, object]:
+        if spec.task == "keypoints":
+            return _pose_answer(scores[0], spec.input_shape[1:])
         if spec.task == "detection":
             return _box_answer(scores[0], spec.input_shape[1:])
         if spec.task == "segmentation":
@@ -183,6 +187,19 @@ def _box_answer(rows: np.ndarray, size: Sequence[int]) -> dict[str, object]:
         "boxes": detections.sides.tolist(),
         "logits": detections.logits.tolist(),
         "classes": detections.classes.tolist(),
+    }
+
+
+def _pose_answer(rows: np.ndarray, size: Sequence[int]) -> dict[str, object]:
+    """The boxes and keypoints, from outputs (points, 6 + 3 · keypoints) for an image of `size` (height, width)."""
+    from edgekit.runner.keypoints import Decoder
+
+    detections, keypoints = Decoder(size, len(rows))(rows)
+    return {
+        "boxes": detections.sides.tolist(),
+        "logits": detections.logits.tolist(),
+        "classes": detections.classes.tolist(),
+        "keypoints": keypoints.tolist(),
     }
 
 

@@ -12,6 +12,7 @@ from edgekit.core.errors import ModelError, with_article
 from edgekit.models.spec import ModelSpec
 from edgekit.runner import boxes, masks, output_vector
 from edgekit.runner.errors import RunnerError
+from edgekit.runner.keypoints import FIELDS, VALUES
 
 
 def check_output(out: Any, spec: ModelSpec, samples: int = 1, when: str = "") -> None:
@@ -36,6 +37,9 @@ def check_output(out: Any, spec: ModelSpec, samples: int = 1, when: str = "") ->
         return
     if spec.task == "segmentation":
         _check_grid(out, spec, samples, when)
+        return
+    if spec.task == "keypoints":
+        _check_keypoints(out, spec, samples, when)
         return
     expected = (samples, *spec.outputs)
     content = {"regression": "values", "anomaly": "its input again, reconstructed,", "embedding": "vectors"}.get(
@@ -85,6 +89,17 @@ def _check_boxes(out: Any, spec: ModelSpec, samples: int, when: str) -> None:
         boxes.grid_strides(spec.input_shape[1:], joined[0])
     except RunnerError as error:
         raise ModelError(f"{spec.called}: {error}") from None
+
+
+def _check_keypoints(out: Any, spec: ModelSpec, samples: int, when: str) -> None:
+    """Raise ModelError unless the output is that of a head with keypoints, which only model files have."""
+    count = (spec.head or {}).get("keypoints", 0)
+    columns = FIELDS + VALUES * count
+    if not count or not isinstance(out, Tensor) or out.ndim != 3 or (len(out), out.shape[2]) != (samples, columns):
+        shape = tuple(out.shape) if isinstance(out, Tensor) else with_article(type(out).__name__)
+        raise ModelError(
+            f"{spec.called}: returned {when}{shape}; only model files can be used for keypoints, with model.source"
+        )
 
 
 def _check_grid(out: Any, spec: ModelSpec, samples: int, when: str) -> None:

@@ -1,4 +1,4 @@
-"""Draw the boxes or masks of a label over an image, or those of an answer with its errors."""
+"""Draw the boxes, keypoints or masks of a label over an image, or those of an answer with its errors."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import Normal, Stroke
 
-from edgekit.core.tasks import segmentation
-from edgekit.core.tasks.box_matches import compare_boxes, select_boxes
+from edgekit.core.tasks import keypoints, segmentation
+from edgekit.core.tasks.box_matches import MIN_LOGIT, compare_boxes, select_boxes
 from edgekit.runner.drawing import Colour as RGB
 from edgekit.runner.drawing import style_of_class
 from edgekit.runner.masks import UNKNOWN
@@ -21,6 +21,7 @@ LINE_WIDTH = 1.3
 """Width of a box's line in points; it is drawn between thin contrasting lines."""
 SOLID: Literal["-"] = "-"
 Colour = tuple[float, float, float]
+Lines = Sequence[Sequence[int]]
 MAX_LEGEND_CLASSES = 6
 """Largest number of classes in a legend."""
 MASK_OPACITY = 130
@@ -63,6 +64,49 @@ def box_legend(names: Sequence[str], with_marks: bool = True) -> list[Line2D]:
         Line2D([], [], color="black", marker=mark, fillstyle="none", linestyle="none", label=name)
         for mark, name in marks
     ]
+
+
+def pose_label(axes: Axes, label: np.ndarray, skeleton: Lines = ()) -> str:
+    """Draw boxes and keypoints of a label (1 + most, 7 + 3 · keypoints), and return the number of boxes in words."""
+    for row in label[1:][label[1:, 0] >= 0]:
+        points = row[keypoints.LABEL_FIELDS :].reshape(-1, 3)
+        _draw_pose(axes, int(row[0]), row[1:5], points[:, :2], points[:, 2] > 0, skeleton)
+    return f"{int((label[1:, 0] >= 0).sum())} labelled"
+
+
+def pose_answer(axes: Axes, answer: np.ndarray, label: np.ndarray, skeleton: Lines = ()) -> str:
+    """Draw the confident objects of an answer (20, 6 + 3 · keypoints), with the marks of `box_answer`.
+
+    What was found in a crowd, or in an object without labelled keypoints, is neither right nor wrong.
+    """
+    poses, objects = keypoints.poses_of_answer(answer), label[1:][label[1:, 0] >= 0]
+    matches = keypoints.matched_labels(poses, objects)[:, 0]
+    is_counted = ~keypoints.is_ignored(objects)
+    is_right = np.append(is_counted, False)[matches]
+    is_wrong = matches < 0
+    for index, (kind, sides) in enumerate(zip(poses.boxes.classes, poses.boxes.sides, strict=True)):
+        points = poses.keypoints[index]
+        _draw_pose(axes, int(kind), sides, points[:, :2], points[:, 2] >= MIN_LOGIT, skeleton)
+        if is_wrong[index]:
+            _mark_box(axes, int(kind), sides, "x")
+    missed = is_counted & ~np.isin(np.arange(len(objects)), matches)
+    for row in objects[missed]:
+        _mark_box(axes, int(row[0]), row[1:5], "o")
+    return f"{int(is_right.sum())} found, {int(is_wrong.sum())} wrong, {int(missed.sum())} missed"
+
+
+def _draw_pose(
+    axes: Axes, kind: int, sides: np.ndarray, points: np.ndarray, is_visible: np.ndarray, skeleton: Lines
+) -> None:
+    _draw_box(axes, kind, sides)
+    outline = [Stroke(linewidth=3, foreground=_rgb_fractions(style_of_class(kind).against)), Normal()]
+    lines = [points[list(line)] for line in skeleton if is_visible[list(line)].all()]
+    for line in lines:
+        axes.plot(*line.T, color=_colour(kind), linewidth=LINE_WIDTH, path_effects=outline)
+    shown = points[is_visible]
+    axes.plot(
+        *shown.T, marker="o", markersize=3, linestyle="none", color=_colour(kind), path_effects=outline, clip_on=True
+    )
 
 
 def _draw_box(axes: Axes, kind: int, sides: np.ndarray) -> None:
@@ -127,7 +171,10 @@ def _draw_mask(axes: Axes, mask: np.ndarray) -> None:
 
 
 class Overlay(NamedTuple):
-    """How the labels and answers of a task are drawn over an image. Both functions return in words what they drew."""
+    """How the labels and answers of a task are drawn over an image. Both functions return in words what they drew.
+
+    Those for keypoints take a `skeleton`, too: pairs of indices between which lines are drawn.
+    """
 
     label: Callable[..., str]
     answer: Callable[..., str]
@@ -135,6 +182,7 @@ class Overlay(NamedTuple):
 
 
 OVERLAYS = {
+    "keypoints": Overlay(pose_label, pose_answer, box_legend),
     "detection": Overlay(box_label, box_answer, box_legend),
     "segmentation": Overlay(mask_label, mask_answer, mask_legend),
 }

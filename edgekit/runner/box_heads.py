@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from edgekit.runner import boxes, output_vector
+from edgekit.runner import boxes, keypoints, output_vector
 from edgekit.runner.errors import BundleError
 
 BoxCode = Literal["distances", "centre", "corners", "corners_yx", "anchors", "exponential", "priors"]
@@ -35,7 +35,7 @@ right.
 ScoreCode = Literal["logits", "probabilities", "softmax", "index"]
 """What the scores are: a logit or a probability for each class, the logits of a softmax that includes the background,
 or, for finished boxes, a probability and the index of the class."""
-Part = Literal["boxes", "objectness", "classes", "score", "index", "count", "level"]
+Part = Literal["boxes", "objectness", "classes", "score", "index", "count", "level", "keypoints"]
 """What columns hold. `score` and `index` belong to finished boxes, of which the first `count` are valid. `level`, the
 number of a point's grid, is not used."""
 MAX_INDEX = 2**31
@@ -76,6 +76,15 @@ class BoxHead(NamedTuple):
         Prior boxes of each grid, see `prior_points`.
     variances
         Two factors for offsets from prior boxes: one for centres, one for sizes.
+    keypoints
+        Number of keypoints of each box, whose columns are x, y and the visibility of one after another.
+    keypoint_columns
+        Columns of a keypoint: 3, or 2 without a visibility.
+    visibility
+        Whether the visibility is a logit or a probability.
+    keypoint_scale
+        With the box code `distances`: the factor and then the summand that make x and y strides from the centre of the
+        cell. With all others, x and y are in pixels or normalized.
     """
 
     size: Sequence[int]
@@ -93,10 +102,16 @@ class BoxHead(NamedTuple):
     anchors: Sequence[Sequence[Sequence[float]]] = ()
     priors: Sequence[Mapping[str, Any]] = ()
     variances: Sequence[float] = (0.1, 0.2)
+    keypoints: int = 0
+    keypoint_columns: int = 3
+    visibility: Literal["logits", "probabilities"] = "logits"
+    keypoint_scale: Sequence[float] = (1.0, 0.0)
 
 
 class HeadDecoder:
     """Converts joined outputs (n, …) of a detector to (n, points, 4 + classes), as `boxes.Decoder` takes them.
+
+    With keypoints they become (n, points, 6 + 3 · keypoints), as `keypoints.Decoder` takes them.
 
     Parameters
     ----------
@@ -116,7 +131,7 @@ class HeadDecoder:
 
 
 def converted_shape(head: Mapping[str, Any], shapes: Sequence[Sequence[int]]) -> tuple[int, int]:
-    """Return (points, 4 + classes) for outputs of these shapes for one sample.
+    """Return (points, columns) of the converted outputs, for outputs of these shapes for one sample.
 
     Raises
     ------
@@ -129,7 +144,8 @@ def converted_shape(head: Mapping[str, Any], shapes: Sequence[Sequence[int]]) ->
     points = {_points(shape, names, fields) for shape, names in zip(shapes, fields.parts) if list(names) != ["count"]}
     if len(points) != 1:
         raise BundleError(f"the outputs of the head have {' and '.join(map(str, sorted(points)))} points")
-    return points.pop(), boxes.BOX_SIDES + fields.classes
+    columns = keypoints.FIELDS + keypoints.VALUES * fields.keypoints
+    return points.pop(), columns if fields.keypoints else boxes.BOX_SIDES + fields.classes
 
 
 def _points(shape: Sequence[int], names: Sequence[Part], head: BoxHead) -> int:
@@ -158,12 +174,13 @@ def part_widths(head: BoxHead) -> dict[str, int]:
     return {
         "boxes": boxes.BOX_SIDES * head.bins,
         "classes": head.classes + (head.background is not None),
+        "keypoints": head.keypoints * head.keypoint_columns,
         **dict.fromkeys(("objectness", "score", "index", "count", "level"), 1),
     }
 
 
 def to_points(outputs: Sequence[np.ndarray], head: BoxHead) -> np.ndarray:
-    """Convert a detector's outputs for one picture to (points, 4 + classes).
+    """Convert a detector's outputs for one picture to (points, columns), see `HeadDecoder`.
 
     Raises
     ------
@@ -178,7 +195,28 @@ def to_points(outputs: Sequence[np.ndarray], head: BoxHead) -> np.ndarray:
         sides = np.concatenate([sides[:, :2] + shift, sides[:, 2:] - shift], axis=1) if shift else sides
     else:
         sides = _as_distances(corners_of(raw, head), head.size)
-    return np.concatenate([sides, _logits(parts, head)], axis=1)
+    logits = _logits(parts, head)
+    if not head.keypoints:
+        return np.concatenate([sides, logits], axis=1)
+    best = logits.argmax(axis=1)[:, None]
+    table = [sides, np.take_along_axis(logits, best, axis=1), best.astype(np.float32) / keypoints.CLASS_UNIT]
+    return np.concatenate([*table, keypoint_offsets(parts["keypoints"], head)], axis=1)
+
+
+def keypoint_offsets(raw: np.ndarray, head: BoxHead) -> np.ndarray:
+    """Return the keypoints (points, 3 · keypoints), float32, as `keypoints.Decoder` takes them."""
+    values = raw.reshape(len(raw), head.keypoints, head.keypoint_columns)
+    if head.boxes == "distances":
+        factor, summand = (np.float32(each) for each in head.keypoint_scale)
+        places = values[..., :2] * factor + summand
+    else:
+        centres, strides = boxes.point_centres(head.size, len(raw))
+        places = (values[..., :2] * picture_scale(head)[:2] - centres[:, None]) / strides[:, None]
+    if head.keypoint_columns < keypoints.VALUES:
+        seen = np.full((*values.shape[:2], 1), logit32(np.array(1)))
+    else:
+        seen = logit32(values[..., 2:]) if head.visibility == "probabilities" else values[..., 2:]
+    return np.concatenate([places, seen], axis=2).reshape(len(raw), -1)
 
 
 def split_parts(outputs: Sequence[np.ndarray], head: BoxHead) -> dict[str, np.ndarray]:
@@ -209,8 +247,7 @@ def mean_distances(raw: np.ndarray, bins: int) -> np.ndarray:
 
 def corners_of(raw: np.ndarray, head: BoxHead) -> np.ndarray:
     """Return left, top, right and bottom of boxes (points, 4) in pixels, float32; `head.boxes` is not "distances"."""
-    height, width = head.size
-    scale = np.array([width, height, width, height] if head.normalized else [1, 1, 1, 1], dtype=np.float32)
+    scale = picture_scale(head)
     if head.boxes == "corners":
         return raw * scale
     if head.boxes == "corners_yx":
@@ -230,6 +267,12 @@ def corners_of(raw: np.ndarray, head: BoxHead) -> np.ndarray:
     centres, sizes = prior_points(head, len(raw))
     offset, growth = (np.float32(each) for each in head.variances)
     return _from_centres(raw[:, :2] * offset * sizes + centres, exp32(raw[:, 2:] * growth) * sizes)
+
+
+def picture_scale(head: BoxHead) -> np.ndarray:
+    """Return what coordinates (x, y, x, y) are multiplied by to be pixels."""
+    height, width = head.size
+    return np.array([width, height, width, height] if head.normalized else [1, 1, 1, 1], dtype=np.float32)
 
 
 def _from_centres(centres: np.ndarray, sizes: np.ndarray) -> np.ndarray:

@@ -117,19 +117,28 @@ class Decoder:
 
     def __call__(self, outputs: np.ndarray) -> Boxes:
         logits = outputs[:, BOX_SIDES:].ravel()
-        candidates = (logits >= self.least_logit).nonzero()[0]
-        candidates = candidates[(-logits[candidates]).argsort(kind="stable")[:MAX_CANDIDATES]]
+        candidates = self.likely(logits)
         class_count = outputs.shape[1] - BOX_SIDES
         points = candidates // class_count
-        scores, classes = logits[candidates], candidates - points * class_count
+        return self.select(outputs, points, logits[candidates], candidates - points * class_count)[0]
+
+    def likely(self, logits: np.ndarray) -> np.ndarray:
+        """Return the indices of the logits (n,) that are high enough, best first, at most `MAX_CANDIDATES`."""
+        candidates = (logits >= self.least_logit).nonzero()[0]
+        return candidates[(-logits[candidates]).argsort(kind="stable")[:MAX_CANDIDATES]]
+
+    def select(
+        self, outputs: np.ndarray, points: np.ndarray, logits: np.ndarray, classes: np.ndarray
+    ) -> tuple[Boxes, np.ndarray]:
+        """Return the boxes that suppression leaves of those at `points` (n,), best first, and the points of these."""
         sides = outputs.take(points, axis=0)[:, :BOX_SIDES] * self.reaches.take(points, axis=0)
         sides += self.places.take(points, axis=0)
         np.minimum(np.maximum(sides, ZERO, out=sides), self.limits, out=sides)
         inside = area(sides) > 0
         if not inside.all():
-            sides, scores, classes = sides[inside], scores[inside], classes[inside]
+            sides, points, logits, classes = sides[inside], points[inside], logits[inside], classes[inside]
         selected = non_maximum_suppression(sides, classes, self.options.overlap, self.options.most)
-        return Boxes(sides.take(selected, axis=0), scores[selected], classes[selected])
+        return Boxes(sides.take(selected, axis=0), logits[selected], classes[selected]), points[selected]
 
 
 def non_maximum_suppression(sides: np.ndarray, classes: np.ndarray, overlap: float, most: int) -> np.ndarray:

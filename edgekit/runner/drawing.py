@@ -1,4 +1,4 @@
-"""Draw answers into their pictures with Pillow, for `predict --draw`: boxes of detections, masks of segmentations.
+"""Draw answers into their pictures with Pillow, for `predict --draw`: boxes, keypoints, and the masks of segmentations.
 
 Neighbouring classes get colours that colour-blind people can tell apart (Okabe and Ito 2008), and lines get patterns,
 so that the pictures can be read in greyscale too.
@@ -78,11 +78,17 @@ def check_drawable(manifest: Manifest) -> None:
 
 def draw(picture: np.ndarray, answer: Any, manifest: Manifest) -> np.ndarray:
     """Return a copy of a picture uint8 (height, width, 3) with the answer drawn into it."""
-    return DRAW_FUNCTIONS[manifest.task](picture, answer, manifest.labels)
+    skeleton = {"skeleton": manifest.keypoints["skeleton"]} if manifest.keypoints else {}
+    return DRAW_FUNCTIONS[manifest.task](picture, answer, manifest.labels, **skeleton)
 
 
-def draw_boxes(picture: np.ndarray, answer: Detection, labels: Sequence[str]) -> np.ndarray:
-    """Draw boxes with their labels, the most probable on top. Labels do not cover one another if there is room."""
+def draw_boxes(
+    picture: np.ndarray, answer: Detection, labels: Sequence[str], skeleton: Sequence[Sequence[int]] | None = None
+) -> np.ndarray:
+    """Draw boxes with their labels, the most probable on top. Labels do not cover one another if there is room.
+
+    With a skeleton, which lists the indices of keypoints to join, the visible keypoints of each box are drawn, too.
+    """
     canvas = _Canvas(picture)
     numbers = {label: number for number, label in enumerate(labels)}
     visible = []
@@ -91,8 +97,10 @@ def draw_boxes(picture: np.ndarray, answer: Detection, labels: Sequence[str]) ->
         left, top = min(max(left, 0), canvas.width - 1), min(max(top, 0), canvas.height - 1)
         area = left, top, min(max(right, left + 1), canvas.width), min(max(bottom, top + 1), canvas.height)
         visible.append((box, area, numbers[box.label]))
-    for _, area, number in reversed(visible):
+    for box, area, number in reversed(visible):
         canvas.outline(area, style_of_class(number))
+        if skeleton is not None:
+            canvas.skeleton(visible_points(box), skeleton, style_of_class(number))
     label_areas: list[Area] = []
     placed_labels = []
     for box, area, number in visible:
@@ -103,6 +111,13 @@ def draw_boxes(picture: np.ndarray, answer: Detection, labels: Sequence[str]) ->
     for label_area, text, number in reversed(placed_labels):
         canvas.label(label_area, text, style_of_class(number))
     return canvas.pixels()
+
+
+def visible_points(box: Any) -> list[tuple[float, float] | None]:
+    """Return x and y of each keypoint of a `DetectedPose`, in order; None for one that is not visible."""
+    from edgekit.runner.keypoints import MIN_VISIBILITY
+
+    return [(x, y) if seen >= MIN_VISIBILITY else None for x, y, seen in box.keypoints.values()]
 
 
 def draw_masks(picture: np.ndarray, answer: Segmentation, labels: Sequence[str]) -> np.ndarray:
@@ -129,8 +144,9 @@ def draw_masks(picture: np.ndarray, answer: Segmentation, labels: Sequence[str])
     return canvas.pixels()
 
 
-DRAW_FUNCTIONS: dict[str, Callable[[np.ndarray, Any, Sequence[str]], np.ndarray]] = {
+DRAW_FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "detection": draw_boxes,
+    "keypoints": draw_boxes,
     "segmentation": draw_masks,
 }
 """The function that draws a task's answers."""
@@ -204,6 +220,19 @@ class _Canvas:
         for start, end in _dashes(bottom - top, style.pattern, thick):
             for x in (left, max(left, right - thick)):
                 self._fill((x, top + start, min(x + thick, right), top + end), style.colour)
+
+    def skeleton(
+        self, points: Sequence[tuple[float, float] | None], lines: Sequence[Sequence[int]], style: Style
+    ) -> None:
+        """Draw lines and dots, each surrounded by a thin contrasting line. What belongs to no point is left out."""
+        ends = [(points[start], points[end]) for start, end in lines]
+        drawn = [(*start, *end) for start, end in ends if start and end]
+        for colour, width in ((style.against, 4 * self._scale), (style.colour, 2 * self._scale)):
+            for line in drawn:
+                self._draw.line(line, fill=colour, width=width)
+            radius = width / 2 + self._scale
+            for x, y in filter(None, points):
+                self._draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=colour)
 
     def label_size(self, text: str) -> tuple[int, int]:
         """Return the width and height of a label with this text."""

@@ -20,7 +20,7 @@ from edgekit.core.config import (
     validate,
 )
 from edgekit.core.errors import MAX_FAULT_LINES, ConfigError, FaultCollector
-from edgekit.core.tasks import Task
+from edgekit.core.tasks import BOX_TASKS, Task
 from edgekit.data import SourceConfig
 from edgekit.data import parse as parse_data
 from edgekit.data.paths import expand_path
@@ -161,7 +161,7 @@ def _check_head(head: str, task: Task) -> None:
         detector_names.parse(head)
     except ConfigError as error:
         raise ConfigError(f"model.head: {error}") from None
-    if task != "detection":
+    if task not in BOX_TASKS:
         raise ConfigError(f"task and model.head disagree: a head belongs to a detection, but task is {task}")
 
 
@@ -221,12 +221,22 @@ def check_consistency(plan: Plan) -> None:
             check_steps(plan.run.preprocess, shape, "uint8" if len(shape) == 3 else "float32")
     except RunnerError as error:
         faults.add(f"preprocess: {error}")
+    faults.collect(lambda: _check_keypoints(plan))
     faults.collect(lambda: _check_conversions(plan))
     faults.collect(lambda: _check_ensemble(plan))
     faults.collect(lambda: config_file.check_budget_references(plan.run.budget, plan.stages))
     for config in plan.stages.values():
         faults.collect(config.check_consistency)
     faults.raise_all()
+
+
+def _check_keypoints(plan: Plan) -> None:
+    """Check that a network for keypoints comes as a file and that nothing is trained, because no loss exists for it."""
+    if plan.run.task == "keypoints" and (not plan.source or "distill" in plan.pipeline):
+        raise ConfigError(
+            "task: keypoints supports only a model file, which is used as it is: name it under model.source, and leave "
+            "the section distill out"
+        )
 
 
 def _check_conversions(plan: Plan) -> None:

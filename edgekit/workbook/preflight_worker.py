@@ -88,6 +88,7 @@ def _check_model_file(plan: Plan, data: Data) -> str:
         task=data.task,
         tensors=data.tensors or (),
         head=plan.run.model.head,
+        keypoints=data.keypoint_count,
     )
     return f"{TITLES[opened.kind]}, which answers these samples"
 

@@ -17,6 +17,8 @@ from edgekit.report.sections import preprocessing
 from edgekit.workbook.plan import load_plan
 from tests.cli import painted
 from tests.cli.test_init import edgekit, write_config
+from tests.data import posed
+from tests.models.files import keypoint_heads
 
 CHAINS = [
     Chain("-1 to 1"),
@@ -129,6 +131,31 @@ def test_a_detector_gets_the_geometry_of_its_exporter(tmp_path: Path) -> None:
     assert "classes" not in section
 
 
+@pytest.mark.parametrize("form", ["yolo", "coco"])
+def test_a_file_for_keypoints_gets_the_source_that_reads_them(form: str, tmp_path: Path) -> None:
+    posed.WRITERS[form](tmp_path / "data", posed.pictures(24, fixed=True))
+    keypoint_heads.save_known(tmp_path / "net.onnx")
+    values = write_config("--model", tmp_path / "net.onnx", "--data", tmp_path / "data", out=tmp_path)
+    section = values["data"]
+    assert (values["task"], section["source"], section["annotations"]) == ("keypoints", "keypoints", form)
+    assert (section["height"], section["width"], section["fill"]) == (64, 96, 114)
+    assert values["preprocess"] == painted.ZERO_TO_ONE and "distill" not in values
+
+
+def test_keypoints_are_not_trained(tmp_path: Path) -> None:
+    posed.yolo(tmp_path / "data", posed.pictures(12))
+    done = edgekit("init", "mine", "--task", "keypoints", "--data", tmp_path / "data", "--out", tmp_path)
+    assert done.exit_code == 2 and "edgekit trains no network for it; name a model file, --model FILE" in done.output
+    config = tmp_path / "own.yaml"
+    config.write_text(
+        "name: own\ntask: keypoints\n"
+        "data: {source: keypoints, path: data, annotations: yolo}\n"
+        "model: {builder: edgekit.models.detector:detector}\n"
+    )
+    done = edgekit("run", config, "--dry-run")
+    assert done.exit_code == 2 and "task: keypoints supports only a model file" in done.output, done.output
+
+
 def test_classes_that_no_picture_has_keep_their_place(tmp_path: Path) -> None:
     painted.boxes_folder(tmp_path / "data")
     names = [*painted.COLOURS]
@@ -201,7 +228,7 @@ def test_a_head_belongs_to_a_detector(tmp_path: Path) -> None:
     [
         ({"names": ["a", "b", "c", "d"]}, "its classes are a, b, c, d, but the data also have brown"),
         ({"task": "obb"}, "predicts rotated boxes"),
-        ({"task": "pose"}, "predicts key points"),
+        ({"task": "pose"}, "predicts keypoints; use data that have them"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_a_line(change: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -264,11 +291,14 @@ def test_optimize_does_not_take_the_config_of_another_call(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["classifier", "detector"])
+@pytest.mark.parametrize("kind", ["classifier", "detector", "keypoints"])
 def test_optimize_gives_a_bundle_for_each_target(kind: str, tmp_path: Path) -> None:
     if kind == "classifier":
         painted.classes_folder(tmp_path / "data", each=60)
         painted.classifier(tmp_path / "net.onnx")
+    elif kind == "keypoints":
+        posed.yolo(tmp_path / "data", posed.pictures(40, fixed=True))
+        keypoint_heads.save_known(tmp_path / "net.onnx")
     else:
         painted.boxes_folder(tmp_path / "data", count=40)
         painted.detector(tmp_path / "net.onnx", **YOLO_FACTS)

@@ -196,10 +196,13 @@ def test_the_tables_have_every_key(name: str) -> None:
 
 def test_the_page_has_every_member_of_a_real_manifest(bundles: dict[str, Path]) -> None:
     found = Bundle(bundles["onnx"]).manifest
-    assert set(found) == set(words.MANIFEST) - {"threshold", "boxes", "head", "smoothing", "states", "reference"}
+    assert set(found) == set(words.MANIFEST) - {
+        "threshold", "boxes", "head", "keypoints", "smoothing", "states", "reference",
+    }  # fmt: skip
     assert set(found["golden"]) == set(words.GOLDEN)
     assert set(found["inputs"][0]) == set(found["outputs"][0]) == set(words.TENSOR)
     assert set(words.BOXES) == set(BoxOptions._fields) and set(words.HEAD) == set(BoxHead._fields)
+    assert set(words.KEYPOINTS) == set(rules.KEYPOINTS)
     assert set(found["raw"]) == set(words.RAW) - {"columns", "tensors"}
 
 

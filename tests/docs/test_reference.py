@@ -42,6 +42,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "csv_rows": {"path": "x", "label": "y"},
     "csv_windows": {"path": "x", "window": 8},
     "digits": {},
+    "keypoints": {"path": "x", "annotations": "coco"},
     "python": {"function": "a:b"},
 }
 """Options that a source cannot do without; all others need a path."""

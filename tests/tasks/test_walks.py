@@ -61,7 +61,8 @@ def walked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def test_every_task_has_a_walk() -> None:
-    assert {case.task for case in CASES.values()} == set(TASKS) == set(RIGHT)
+    """Except for keypoints, which no network is trained for: `tests/cli/test_init_model.py` runs a file of them."""
+    assert {case.task for case in CASES.values()} == set(TASKS) - {"keypoints"} == set(RIGHT)
 
 
 def test_its_bundles_answer_on_three_interpreters(walked: tuple[str, Path, Data]) -> None:

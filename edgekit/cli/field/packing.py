@@ -110,7 +110,7 @@ def _check(request: PackRequest) -> None:
 
 def _sampling_criterion(field_data: FieldSamples) -> str:
     return {"classification": "margin", "multi_label": "margin", "anomaly": "nearness to the threshold"}.get(
-        field_data.task, "weakest box" if field_data.task == "detection" else "chance"
+        field_data.task, "weakest box" if field_data.task in ("detection", "keypoints") else "chance"
     )
 
 

@@ -92,6 +92,8 @@ def create_project(
     path_in_config = _path_in_config(data, data_path, out)
     draft: ConfigDraft | ModelDraft
     if model is None:
+        if task == "keypoints":
+            raise ConfigError("--task keypoints: edgekit trains no network for it; name a model file, --model FILE")
         task = task or findings.task
         config_check.check_task(task, findings)
         draft = config_check.draft_config(name, task, findings, path_in_config)

@@ -110,9 +110,11 @@ def inspect_boxes(path: Path, container: str, source: Archive, formats: Sequence
     )
     splits = frozenset(picture.split for picture in annotations.pictures)
     samples = sum(picture.split == "train" for picture in annotations.pictures)
+    keypoints = len(annotations.keypoints.names) if annotations.keypoints else 0
     return Findings(
-        section, description, splits, comments, classes=annotations.classes, task="detection", samples=samples
-    )
+        section, description, splits, comments, classes=annotations.classes, task="detection", samples=samples,
+        keypoints=keypoints,
+    )  # fmt: skip
 
 
 def sample_size(size: tuple[int, int]) -> tuple[int, int]:

@@ -113,7 +113,7 @@ EXPECTED_LABELS = {
     "embedding": "integers, one per sample: its class or identity, from 0",
 }
 CLASS_TASKS = ("classification", "embedding", "anomaly")
-ANNOTATION_SOURCES = {"detection": "boxes", "segmentation": "masks"}
+ANNOTATION_SOURCES = {"detection": "boxes", "keypoints": "keypoints", "segmentation": "masks"}
 """Tasks with a data source of their own."""
 
 

@@ -243,7 +243,8 @@ class Findings:
     `splits` are the splits that the data already have, and `comments` are for the config, by option. `labels` are the
     labels in arrays or in a table. `classes` are the names of the classes, if the data show them. `task` is used if the
     user names no task.
-    `samples` is the number of pictures in the train split, where it is known.
+    `samples` is the number of pictures in the train split, where it is known. `keypoints` is the number of keypoints
+    that the annotations of boxes declare.
     """
 
     section: dict[str, Any]
@@ -254,3 +255,4 @@ class Findings:
     classes: tuple[str, ...] | None = None
     task: Task = "classification"
     samples: int = 0
+    keypoints: int = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from edgekit.cli.init.sizes import SplitSizes
 from edgekit.core import detector_names, tasks
 from edgekit.core.errors import ConfigError, DataError
 from edgekit.core.tasks import Task
-from edgekit.data import Data
+from edgekit.data import Data, archives, box_formats
 from edgekit.models.files import TITLES
 from edgekit.models.files.file_facts import FileFacts
 from edgekit.models.files.preprocess_search import (
@@ -241,6 +241,7 @@ def draft_model_config(
     ModelError
         The file cannot be run.
     """
+    findings = _with_keypoints(findings, facts, task)
     task = _task(task, findings, facts)
     _check_head(head, task)
     findings = sized(findings, facts)
@@ -286,13 +287,34 @@ def draft_model_config(
     )
 
 
+def _with_keypoints(findings: Findings, facts: FileFacts, task: Task | None) -> Findings:
+    """Return findings of the source `keypoints` if the data have keypoints and the file predicts them.
+
+    If neither the user nor the metadata of the file names the task, the shapes of the outputs decide; if the format of
+    the file does not state them, the data do.
+    """
+    count, classes = findings.keypoints, len(facts.class_names or findings.classes or ())
+    widths = {start + columns * count for start in (4 + classes, 6) for columns in (2, 3)} | {2 * count, 3 * count}
+    sides = {side for shape in facts.output_shapes for side in shape[1:]}
+    stated = {"pose": "keypoints", None: "keypoints" if widths & sides or not sides else None}.get(facts.task)
+    if not count or (task or stated) != "keypoints":
+        return findings
+    section = {**findings.section, "source": "keypoints"}
+    path = Path(section["path"])
+    with archives.FolderArchive(path) if path.is_dir() else archives.ZipArchive(path) as source:
+        annotations = box_formats.read_annotations(section["annotations"], source, with_keypoints=True)
+    total = sum(len(picture.boxes) for picture in annotations.pictures)
+    description = findings.description.replace(" boxes (", f" boxes, of which {total:,} have {count} keypoints (", 1)
+    return replace(findings, section=section, description=description, classes=annotations.classes, task="keypoints")
+
+
 def _task(task: Task | None, findings: Findings, facts: FileFacts) -> Task:
     source = findings.section["source"]
     if source not in TASKS:
         raise ConfigError(
-            f"--model: {TITLES[facts.kind]}, and the data are {source}; for a file, edgekit init writes configs for "
-            "pictures in folders of classes or with boxes, sounds in folders of classes, and tables with a class for "
-            "each row; write other configs by hand, with model.source"
+            f"--model: {TITLES[facts.kind]}, and the data are {source}; for a file, edgekit init writes configs "
+            "for pictures in folders of classes, or with boxes or keypoints, sounds in folders of classes, and tables "
+            "with a class for each row; write other configs by hand, with model.source"
         )
     if task not in (None, TASKS[source]):
         raise ConfigError(
@@ -315,7 +337,7 @@ def _check_head(head: str | None, task: Task) -> None:
         detector_names.parse(head)
     except ConfigError as error:
         raise ConfigError(f"--head: {error}") from None
-    if task != "detection":
+    if task not in tasks.BOX_TASKS:
         raise ConfigError(f"--head {head}: belongs to a detector, but the data serve {task}; leave it out")
 
 
@@ -448,7 +470,7 @@ class _Comparison:
 
     def _other_head(self, best: TriedChain) -> str:
         """Return that `--head` may help, if it may."""
-        if self.task != "detection" or (best.reading and best.reading.is_proved):
+        if self.task not in tasks.BOX_TASKS or (best.reading and best.reading.is_proved):
             return ""
         read_as = best.reading.description if best.reading else "distances and logits"
         return f". Its outputs were read as {read_as}; --head names another detector"

@@ -19,12 +19,13 @@ from edgekit.models.files.preprocess_search import Chain, scale_chains
 
 TASKS: dict[str, Task] = {
     "boxes": "detection",
+    "keypoints": "keypoints",
     "image_folder": "classification",
     "wav_folder": "classification",
     "csv_rows": "classification",
 }
 """The sources for which a config is written, with their tasks."""
-PICTURE_SOURCES = ("boxes", "image_folder")
+PICTURE_SOURCES = ("boxes", "keypoints", "image_folder")
 YOLO_GEOMETRY = {"fit": "letterbox", "fill": 114, "filter": "sampled"}
 GEOMETRIES: dict[str, tuple[dict[str, Any], ...]] = {
     "image_folder": (
@@ -39,6 +40,7 @@ GEOMETRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"fit": "stretch"},
     ),
 }
+GEOMETRIES["keypoints"] = GEOMETRIES["boxes"]
 """Usual ways to bring a picture to the size of the input, the most usual first."""
 FILTERS = ("sampled", "bicubic")
 SOUND_OPTIONS = ("rate_hz", "seconds")
@@ -68,7 +70,7 @@ class Trial:
 
 def is_yolo(facts: FileFacts) -> bool:
     """Whether the metadata are those that Ultralytics' exporter leaves in a detector."""
-    return {"stride", "imgsz", "names"} <= set(facts.metadata) and facts.task == "detect"
+    return {"stride", "imgsz", "names"} <= set(facts.metadata) and facts.task in ("detect", "pose")
 
 
 def dashed(shape: Sequence[int]) -> str:

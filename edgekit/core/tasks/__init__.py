@@ -56,8 +56,12 @@ if TYPE_CHECKING:
 
     from edgekit.core.tasks.accuracy_drop import Drop
 
-Task = Literal["classification", "regression", "multi_label", "anomaly", "detection", "segmentation", "embedding"]
+Task = Literal[
+    "classification", "regression", "multi_label", "anomaly", "detection", "keypoints", "segmentation", "embedding"
+]
 TASKS: tuple[Task, ...] = get_args(Task)
+BOX_TASKS: tuple[Task, ...] = ("detection", "keypoints")
+"""Tasks whose labels and answers are boxes, with or without keypoints."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,7 +39,10 @@ EVALUATION_OPTIONS = BoxOptions(least_probability=0.01, overlap=0.5, most=100)
 MIN_SHARED_BOXES = 0.8
 """Two answers count as the same if at least this share of their boxes match."""
 FIELDS_PER_BOX = 3
-"""Number of fields of a predicted box in the sample scores: class, logit, and the bits of `match_boxes`."""
+"""Number of fields of a predicted box in the sample scores: class, logit, and the bits of `match_boxes`.
+
+The bits above those of `OVERLAPS` are set for the same overlaps if the box does not count, which keypoints use.
+"""
 
 
 def default_names(y: np.ndarray) -> tuple[str, ...]:
@@ -149,10 +152,15 @@ def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray 
 
 def best_probability(outputs: np.ndarray, y: np.ndarray) -> float:
     """Return the threshold, in steps of 0.05, at which the F1 of all boxes at an overlap of one half is highest."""
-    scores = score_samples(outputs, None, y).values
-    classes = outputs.shape[2] - BOX_SIDES
-    boxes = scores[:, classes:].reshape(-1, FIELDS_PER_BOX)
-    boxes, labels = boxes[boxes[:, 0] >= 0], scores[:, :classes].sum()
+    return best_threshold(score_samples(outputs, None, y).values)
+
+
+def best_threshold(values: np.ndarray) -> float:
+    """Return what `best_probability` does, for sample scores (n, …)."""
+    classes = values.shape[1] - FIELDS_PER_BOX * EVALUATION_OPTIONS.most
+    boxes = values[:, classes:].reshape(-1, FIELDS_PER_BOX)
+    boxes = boxes[(boxes[:, 0] >= 0) & (boxes[:, 2].astype(np.int64) >> len(OVERLAPS) & 1 == 0)]
+    labels = values[:, :classes].sum()
     probabilities = 1 / (1 + np.exp(-boxes[:, 1]))
     hits = boxes[:, 2].astype(np.int64) & 1
     steps = [round(0.05 * step, 2) for step in range(1, 20)]
@@ -168,7 +176,7 @@ def constant_answer(y: np.ndarray) -> tuple[float, str]:
 def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     """Return the boxes, (n, 100, 6) float32: class (-1: no box), left, top, right, bottom, logit."""
     result = np.full((len(outputs), EVALUATION_OPTIONS.most, BOX_FIELDS + 1), -1, dtype=np.float32)
-    for row, boxes in zip(result, decode_boxes(outputs, _size(inputs)), strict=True):
+    for row, boxes in zip(result, decode_boxes(outputs, picture_size(inputs)), strict=True):
         row[: len(boxes.logits)] = np.column_stack([boxes.classes, boxes.sides, boxes.logits])
     return result
 
@@ -200,7 +208,7 @@ def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Gro
             hits.append(hit)
             confident.append(boxes.logits >= MIN_LOGIT)
         logits, hit, is_confident = (np.concatenate(each) for each in (scores, hits, confident))
-        precision = _average_precision(logits, hit > 0, np.ones((1, len(hit))), labels.sum()[None])
+        precision = average_precision(logits, hit > 0, np.ones((1, len(hit))), labels.sum()[None])
         total = int(labels.sum())
         score = float(precision[0]) if total else None
         result.append(
@@ -211,12 +219,12 @@ def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Gro
 
 def describe_answers(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
     """Return, as texts, the number of confident boxes of each class."""
-    return [_describe_counts(select_boxes(answer).classes, names) for answer in answers]
+    return [describe_counts(select_boxes(answer).classes, names) for answer in answers]
 
 
 def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
     """Return, as texts, the number of labels of each class."""
-    return [_describe_counts(select_boxes(label[1:]).classes, names) for label in y]
+    return [describe_counts(select_boxes(label[1:]).classes, names) for label in y]
 
 
 def mean_average_precision(values: np.ndarray, weights: np.ndarray, bit: int = 0) -> np.ndarray:
@@ -229,15 +237,18 @@ def mean_average_precision(values: np.ndarray, weights: np.ndarray, bit: int = 0
     precisions = np.full((classes, len(weights)), np.nan)
     for kind in range(classes):
         pictures, positions = np.nonzero(boxes[..., 0] == kind)
-        logits, bits = boxes[pictures, positions, 1], boxes[pictures, positions, 2].astype(np.int64)
-        precisions[kind] = _average_precision(
+        bits = boxes[pictures, positions, 2].astype(np.int64)
+        counts = bits >> (bit + len(OVERLAPS)) & 1 == 0
+        pictures, positions, bits = pictures[counts], positions[counts], bits[counts]
+        logits = boxes[pictures, positions, 1]
+        precisions[kind] = average_precision(
             logits, (bits >> bit & 1) > 0, weights[:, pictures], weights @ values[:, kind]
         )
     has_labels = np.isfinite(precisions)
     return np.where(has_labels, precisions, 0).sum(axis=0) / np.maximum(has_labels.sum(axis=0), 1)
 
 
-def _average_precision(logits: np.ndarray, hits: np.ndarray, weights: np.ndarray, total: np.ndarray) -> np.ndarray:
+def average_precision(logits: np.ndarray, hits: np.ndarray, weights: np.ndarray, total: np.ndarray) -> np.ndarray:
     """Return the average precision, (draws,), of boxes with weights (draws, boxes) and `total` (draws,) labels.
 
     It is NaN without labels. Precision only rises at correct boxes, so only their positions are considered.
@@ -269,13 +280,14 @@ def _hits(values: np.ndarray) -> np.ndarray:
     return counts
 
 
-def _size(inputs: np.ndarray | None) -> tuple[int, int]:
+def picture_size(inputs: np.ndarray | None) -> tuple[int, int]:
+    """Return the height and width of the pictures, from the network's inputs (n, channels, height, width)."""
     assert inputs is not None, "the size of the pictures decides where the points lie"
     return int(inputs.shape[2]), int(inputs.shape[3])
 
 
 def _confident_boxes(outputs: np.ndarray, inputs: np.ndarray | None) -> Iterator[Boxes]:
-    return decode_boxes(outputs, _size(inputs), EVALUATION_OPTIONS._replace(least_probability=0.5))
+    return decode_boxes(outputs, picture_size(inputs), EVALUATION_OPTIONS._replace(least_probability=0.5))
 
 
 def _shared(one: Boxes, other: Boxes) -> float:
@@ -285,6 +297,7 @@ def _shared(one: Boxes, other: Boxes) -> float:
     return 2 * int((match_boxes(one, labels) & 1).sum()) / total if total else 1.0
 
 
-def _describe_counts(classes: np.ndarray, names: Sequence[str]) -> str:
+def describe_counts(classes: np.ndarray, names: Sequence[str]) -> str:
+    """Return the number of objects of each class in words."""
     counts = [(int((classes == kind).sum()), title) for kind, title in enumerate(names)]
     return ", ".join(f"{count} {title}" for count, title in counts if count) or "nothing"

@@ -1,6 +1,6 @@
 """Annotation formats for boxes in pictures. Each format has a module with the name of its key, which offers
 
-    read(source, listing) -> Annotations
+    read(source, listing, with_keypoints) -> Annotations
 
 for a folder or a zip (`edgekit/data/archives.py`). It raises DataError if the files are not in this format.
 """
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.core.errors import DataError
 from edgekit.data import folder_layout
+from edgekit.data.types import Keypoints
 
 if TYPE_CHECKING:
     from edgekit.data.archives import FolderArchive, Listing, ZipArchive
@@ -36,7 +37,11 @@ MASKS = {"SegmentationClass", "SegmentationObject"}
 
 @dataclass(frozen=True)
 class Box:
-    """An object in a picture. Its sides are in pixels or, with `is_relative`, in fractions of the width and height."""
+    """An object in a picture. Its sides are in pixels or, with `is_relative`, in fractions of the width and height.
+
+    So are its `keypoints`, each x, y and 0 (not labelled), 1 (hidden) or 2 (visible). `area` is in square pixels, and
+    None if it is not known. A crowd marks several objects that are not labelled one by one.
+    """
 
     label: str
     left: float
@@ -44,6 +49,9 @@ class Box:
     right: float
     bottom: float
     is_relative: bool = False
+    keypoints: tuple[tuple[float, float, int], ...] = ()
+    area: float | None = None
+    is_crowd: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,17 +66,30 @@ class Picture:
 
 @dataclass(frozen=True)
 class Annotations:
-    """Pictures in the order of their names, and classes in the order of their numbers."""
+    """Pictures in the order of their names, and classes in the order of their numbers.
+
+    `keypoints` are those that the annotations declare, even if they were read without them.
+    """
 
     pictures: tuple[Picture, ...]
     classes: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    keypoints: Keypoints | None = None
 
 
-def read_annotations(name: str, source: FolderArchive | ZipArchive) -> Annotations:
-    """Read the annotations of a folder or a zip in the format `name`."""
+def read_annotations(name: str, source: FolderArchive | ZipArchive, *, with_keypoints: bool = False) -> Annotations:
+    """Read the annotations of a folder or a zip in the format `name`.
+
+    With keypoints, only objects of classes that have them are read, and crowds are read too.
+
+    Raises
+    ------
+    DataError
+        A file is not in this format, no picture has annotations, or they have no keypoints.
+    """
     listing = source.listing
-    annotations: Annotations = importlib.import_module(f"{__name__}.{name}").read(source, listing)
+    module = importlib.import_module(f"{__name__}.{name}")
+    annotations: Annotations = module.read(source, listing, with_keypoints)
     links = linked_folder_notes(listing)
     if not annotations.pictures:
         link_text = "".join(f"; {each}" for each in links)

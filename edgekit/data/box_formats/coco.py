@@ -4,12 +4,17 @@ The split is named by the file (instances_train2017.json) or by its folder (trai
 left, top, width, height. Crowds (`iscrowd`) are left out, because they are not single objects. Categories without boxes
 are left out as well, such as the first category in every export of Roboflow. A picture is found by its `file_name`,
 below the folder of its JSON or in the folder of the same split.
+
+A category may list the names of its `keypoints` and, as `skeleton`, the pairs between which lines are drawn, counted
+from 1. An annotation then has x, y and 0 (not labelled), 1 (hidden) or 2 (visible) for each of them. Crowds are kept
+there, because COCO's own evaluation does not count what is found in them.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +32,7 @@ from edgekit.data.box_formats import (
     read_bytes,
     split_in_name,
 )
+from edgekit.data.types import Keypoints
 from edgekit.runner.errors import bounded_recursion
 
 if TYPE_CHECKING:
@@ -37,7 +43,7 @@ MAX_PIXELS = 1e9
 """Boxes with larger sides, or with values that are not numbers, are not valid."""
 
 
-def read(source: FolderArchive | ZipArchive, listing: Listing) -> Annotations:
+def read(source: FolderArchive | ZipArchive, listing: Listing, with_keypoints: bool = False) -> Annotations:
     """Read COCO annotations; see the package."""
     visible = [name for name in listing.files if not is_hidden(PurePosixPath(name))]
     by_file_name: dict[str, list[str]] = defaultdict(list)
@@ -47,8 +53,9 @@ def read(source: FolderArchive | ZipArchive, listing: Listing) -> Annotations:
     pictures: dict[str, Picture] = {}
     listed_in: dict[str, str] = {}
     classes: dict[int, str] = {}
+    keypoints: dict[int, Keypoints] = {}
     used_categories: set[int] = set()
-    crowds, other_files = 0, []
+    crowds, without_keypoints, other_files = 0, 0, []
     for name in (entry for entry in visible if entry.lower().endswith(".json")):
         values = _object(read_bytes(source, name), name)
         if values is None:
@@ -62,12 +69,20 @@ def read(source: FolderArchive | ZipArchive, listing: Listing) -> Annotations:
                 raise DataError(
                     f"{name}: category {number} is called {title!r} here, but {classes[number]!r} elsewhere"
                 )
+            if (declared := _declared_keypoints(entry, name)) is not None:
+                keypoints[number] = declared
         boxes: dict[int, list[Box]] = defaultdict(list)
         for entry in values["annotations"]:
-            if entry.get("iscrowd"):
+            if entry.get("iscrowd") and not with_keypoints:
                 crowds += 1
                 continue
-            boxes[_integer(entry, "image_id", name)].append(_box(entry, classes, name))
+            box = _box(entry, classes, name)
+            if with_keypoints and entry["category_id"] not in keypoints:
+                without_keypoints += 1
+                continue
+            if with_keypoints:
+                box = _with_keypoints(box, entry, len(keypoints[entry["category_id"]].names), name)
+            boxes[_integer(entry, "image_id", name)].append(box)
             used_categories.add(entry["category_id"])
         numbers: set[int] = set()
         for entry in values["images"]:
@@ -87,13 +102,16 @@ def read(source: FolderArchive | ZipArchive, listing: Listing) -> Annotations:
             )
     names = checked_class_names([classes[number] for number in sorted(used_categories)], "categories")
     notes = [f"left out {crowds} boxes that mark crowds"] if crowds else []
+    if without_keypoints:
+        notes.append(f"left out {without_keypoints} boxes of categories that have no keypoints")
     if unused := [classes[number] for number in sorted(set(classes) - used_categories)]:
         notes.append(f"left out {len(unused)} categories that no box has: {', '.join(unused[:MAX_LISTED])}")
     if other_files:
         notes.append(
             f"ignored {len(other_files)} .json files that are not COCO annotations; the first is {other_files[0]}"
         )
-    return Annotations(tuple(pictures[name] for name in sorted(pictures)), names, tuple(notes))
+    declared = _common_keypoints(keypoints, classes, used_categories, is_needed=with_keypoints)
+    return Annotations(tuple(pictures[name] for name in sorted(pictures)), names, tuple(notes), declared)
 
 
 def _object(data: bytes, where: str) -> dict[str, list[dict[str, Any]]] | None:
@@ -162,6 +180,71 @@ def _box(values: dict[str, Any], classes: dict[int, str], where: str) -> Box:
         raise DataError(f"{where}: bbox is {shortened_repr(sides)}; expected left, top, width, height")
     left, top, width, height = (float(side) for side in sides)
     return Box(classes[number], left, top, left + width, top + height)
+
+
+def _declared_keypoints(category: dict[str, Any], where: str) -> Keypoints | None:
+    """Return the keypoints that a category names, with its skeleton counted from 0; None if it names none."""
+    names, skeleton = category.get("keypoints"), category.get("skeleton") or []
+    if not names:
+        return None
+    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
+        raise DataError(f"{where}: keypoints of a category are {shortened_repr(names)}; expected a list of names")
+    if len(set(names)) != len(names) or not all(name and name.isprintable() for name in names):
+        raise DataError(f"{where}: keypoints are {shortened_repr(names)}; give each its own name")
+    ends = range(1, len(names) + 1)
+    if not isinstance(skeleton, list) or not all(_is_pair(line) and {*line} <= {*ends} for line in skeleton):
+        raise DataError(
+            f"{where}: skeleton is {shortened_repr(skeleton)}; expected pairs of keypoints, counted from 1 to "
+            f"{len(names)}"
+        )
+    return Keypoints(tuple(names), tuple((start - 1, end - 1) for start, end in skeleton))
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(type(each) is int for each in value)
+
+
+def _common_keypoints(
+    keypoints: dict[int, Keypoints], classes: dict[int, str], used: set[int], *, is_needed: bool
+) -> Keypoints | None:
+    """Return the keypoints of the used categories. Raises DataError if they differ, or are needed and absent."""
+    declared = {classes[number]: each for number, each in sorted(keypoints.items()) if number in used}
+    if not declared:
+        if is_needed:
+            raise DataError("categories: none of those with boxes has `keypoints`; export the annotations with them")
+        return None
+    (first, common), *others = declared.items()
+    other = next((name for name, each in others if each.names != common.names), None)
+    if other is not None:
+        if not is_needed:
+            return None
+        raise DataError(
+            f"categories: {other!r} has other keypoints than {first!r}; a network has the same for all classes, so "
+            "keep one of them"
+        )
+    return common
+
+
+def _with_keypoints(box: Box, values: dict[str, Any], count: int, where: str) -> Box:
+    """Return the box with the keypoints and the area of an annotation, which may lack both."""
+    numbers, area = values.get("keypoints", [0] * 3 * count), values.get("area")
+    if not isinstance(numbers, list) or len(numbers) != 3 * count or not all(map(_is_side, numbers)):
+        raise DataError(
+            f"{where}: keypoints are {shortened_repr(numbers)}; expected x, y and visibility for each of {count}"
+        )
+    if any(seen not in (0, 1, 2) for seen in numbers[2::3]):
+        raise DataError(
+            f"{where}: keypoints are {shortened_repr(numbers)}; the visibility is 0 (not labelled), 1 (hidden) or 2"
+        )
+    if area is not None and (not _is_side(area) or area < 0):
+        raise DataError(f"{where}: area is {shortened_repr(area)}; expected square pixels")
+    points = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
+    return replace(
+        box,
+        keypoints=tuple((float(x), float(y), int(seen)) for x, y, seen in points),
+        area=None if area is None else float(area),
+        is_crowd=bool(values.get("iscrowd")),
+    )
 
 
 def _is_side(value: Any) -> bool:

@@ -5,6 +5,9 @@ without a .txt has no objects. The .txt files are beside the pictures, or in a f
 images. Classes are named in data.yaml (`names`) or classes.txt. The splits are defined by train.txt, val.txt and
 test.txt if these list pictures, one per line, as Darknet, CVAT and Ultralytics write them. Otherwise, they are defined
 by the names of folders.
+
+If data.yaml has `kpt_shape: [keypoints, 2 or 3]`, each line goes on with x and y of every keypoint, as fractions, and
+with its visibility if there are three numbers. With two, a keypoint at 0, 0 is not labelled.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import takewhile
 from pathlib import PurePosixPath
@@ -33,6 +37,7 @@ from edgekit.data.box_formats import (
     read_text,
     with_lower_suffix,
 )
+from edgekit.data.types import Keypoints
 from edgekit.runner.errors import bounded_recursion
 
 if TYPE_CHECKING:
@@ -40,12 +45,44 @@ if TYPE_CHECKING:
 
 MAX_WORDS = 6
 """Largest number of words in a line: class, four sides and, in a model's output, a probability. Polygons have more."""
+BOX_WORDS = 5
+MAX_KEYPOINTS = 500
 NAMES = ("data.yaml", "data.yml", "dataset.yaml", "classes.txt", "obj.names")
 
 
-def read(source: FolderArchive | ZipArchive, listing: Listing) -> Annotations:
+PERSON = Keypoints(
+    (
+        "nose", "left_eye", "right_eye", "left_ear", "right_ear", "left_shoulder", "right_shoulder", "left_elbow",
+        "right_elbow", "left_wrist", "right_wrist", "left_hip", "right_hip", "left_knee", "right_knee", "left_ankle",
+        "right_ankle",
+    ),
+    (
+        (15, 13), (13, 11), (16, 14), (14, 12), (11, 12), (5, 11), (6, 12), (5, 6), (5, 7), (6, 8), (7, 9), (8, 10),
+        (1, 2), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 6),
+    ),
+)  # fmt: skip
+"""The keypoints and the skeleton of COCO's persons, which 17 keypoints without names are."""
+
+
+@dataclass(frozen=True)
+class KeypointShape:
+    """The keypoints that data.yaml declares, and how many `columns` each has in a line: 2, or 3 with a visibility."""
+
+    keypoints: Keypoints
+    columns: int
+
+    @property
+    def words(self) -> int:
+        """Number of words that the keypoints take in a line."""
+        return len(self.keypoints.names) * self.columns
+
+
+def read(source: FolderArchive | ZipArchive, listing: Listing, with_keypoints: bool = False) -> Annotations:
     """Read YOLO annotations; see the package."""
     names, files = read_classes(source, listing), with_lower_suffix(listing.files)
+    shape = read_keypoint_shape(source, listing)
+    if with_keypoints and shape is None:
+        raise DataError("the labels have no keypoints: data.yaml has no kpt_shape, such as [17, 3]; add it")
     paths = [path for path in map(PurePosixPath, listing.files) if path.suffix.lower() in PICTURES]
     paths = [path for path in paths if not path.name.startswith(".")]
     split_by_path = listed_splits(source, listing, paths)
@@ -61,7 +98,7 @@ def read(source: FolderArchive | ZipArchive, listing: Listing) -> Annotations:
             used_files.update(files[each] for each in label_paths(path) if each in files)
             continue
         labels = next((files[each] for each in label_paths(path) if each in files), None)
-        boxes = _parse(read_text(source, labels), labels, names) if labels else ()
+        boxes = _parse(read_text(source, labels), labels, names, shape, with_keypoints) if labels else ()
         pictures.append(Picture(str(path), split, boxes))
         if labels:
             used_files.add(labels)
@@ -78,7 +115,8 @@ def read(source: FolderArchive | ZipArchive, listing: Listing) -> Annotations:
     used_classes = {box.label for picture in pictures for box in picture.boxes}
     if empty_classes := [title for title in names if title not in used_classes]:
         notes.append(f"left out {len(empty_classes)} classes that no box has: {', '.join(empty_classes[:MAX_LISTED])}")
-    return Annotations(tuple(pictures), tuple(title for title in names if title in used_classes), tuple(notes))
+    classes = tuple(title for title in names if title in used_classes)
+    return Annotations(tuple(pictures), classes, tuple(notes), shape.keypoints if shape else None)
 
 
 def listed_splits(
@@ -207,6 +245,41 @@ def read_classes(source: FolderArchive | ZipArchive, listing: Listing) -> tuple[
     raise DataError(f"the classes have no names: add {' or '.join(NAMES[:1] + NAMES[3:4])} to the data")
 
 
+def read_keypoint_shape(source: FolderArchive | ZipArchive, listing: Listing) -> KeypointShape | None:
+    """Return the keypoints that data.yaml declares, or None. Raises DataError if its values are not valid."""
+    for name in sorted(listing.files, key=lambda path: (path.count("/"), path)):
+        if PurePosixPath(name).name not in NAMES[:3]:
+            continue
+        try:
+            with bounded_recursion():
+                values: Any = yaml.safe_load(read_text(source, name))
+        except (yaml.YAMLError, ValueError, RecursionError):
+            return None  # read_classes has raised, or the names are in another file
+        shape = values.get("kpt_shape") if isinstance(values, dict) else None
+        if shape is None:
+            return None
+        are_counts = isinstance(shape, list) and len(shape) == 2 and all(type(each) is int for each in shape)
+        if not are_counts or not 0 < shape[0] <= MAX_KEYPOINTS or shape[1] not in (2, 3):
+            raise DataError(
+                f"{name}: kpt_shape is {shortened_repr(shape)}; expected [keypoints, 3], or [keypoints, 2] without a "
+                f"visibility, with 1 to {MAX_KEYPOINTS} keypoints"
+            )
+        return KeypointShape(_keypoints(values.get("kpt_names"), shape[0], name), shape[1])
+    return None
+
+
+def _keypoints(value: Any, count: int, where: str) -> Keypoints:
+    """Return the named keypoints; without names, COCO's if there are as many, and otherwise numbers."""
+    if isinstance(value, dict) and value:  # names by class, which a network has in common
+        value = next(iter(value.values()))
+    if value is None:
+        return PERSON if count == len(PERSON.names) else Keypoints(tuple(map(str, range(count))))
+    are_names = isinstance(value, list) and all(isinstance(each, str) and each.isprintable() for each in value)
+    if not are_names or len({*value}) != count or len(value) != count or not all(value):
+        raise DataError(f"{where}: kpt_names is {shortened_repr(value)}; expected {count} different names")
+    return Keypoints(tuple(value), PERSON.skeleton if tuple(value) == PERSON.names else ())
+
+
 def _class_list(value: Any, where: str) -> list[str]:
     """Return the classes in the value of `names`, which is a list or maps numbers to names."""
     expected = "expected a list of words, [cat, dog], or {0: cat, 1: dog} without gaps"
@@ -220,12 +293,17 @@ def _class_list(value: Any, where: str) -> list[str]:
     return value
 
 
-def _parse(lines: str, where: str, classes: tuple[str, ...]) -> tuple[Box, ...]:
+def _parse(
+    lines: str, where: str, classes: tuple[str, ...], shape: KeypointShape | None, with_keypoints: bool
+) -> tuple[Box, ...]:
+    """Return the boxes of a label file, with their keypoints if these are asked for."""
     boxes = []
     for number, line in enumerate(lines.splitlines(), 1):
         if not line.strip():
             continue
-        if len(line.split()) > MAX_WORDS:
+        if shape is not None:
+            keypoints = _parse_keypoints(line.split(), f"{where}, line {number}", shape)
+        elif len(line.split()) > MAX_WORDS:
             raise DataError(f"{where}, line {number}: {len(line.split())} numbers, as polygons have; export boxes")
         try:
             kind, x, y, width, height = int(line.split()[0]), *(float(word) for word in line.split()[1:5])
@@ -240,5 +318,29 @@ def _parse(lines: str, where: str, classes: tuple[str, ...]) -> tuple[Box, ...]:
             raise DataError(
                 f"{where}, line {number}: got {invalid!r}; a box has finite numbers, as fractions of the picture"
             )
-        boxes.append(Box(classes[kind], x - width / 2, y - height / 2, x + width / 2, y + height / 2, True))
+        box = Box(classes[kind], x - width / 2, y - height / 2, x + width / 2, y + height / 2, True)
+        boxes.append(replace(box, keypoints=keypoints) if with_keypoints else box)
     return tuple(boxes)
+
+
+def _parse_keypoints(words: list[str], where: str, shape: KeypointShape) -> tuple[tuple[float, float, int], ...]:
+    """Return x, y and visibility of each keypoint in a line."""
+    count, columns = len(shape.keypoints.names), shape.columns
+    if len(words) != BOX_WORDS + shape.words:
+        raise DataError(
+            f"{where}: got {len(words)} numbers; expected class, centre x, centre y, width, height and {count} "
+            f"keypoints of {columns} numbers, {BOX_WORDS + shape.words} in all, as kpt_shape says"
+        )
+    try:
+        numbers = [float(word) for word in words[BOX_WORDS:]]
+    except ValueError:
+        numbers = [math.nan]
+    if not all(map(math.isfinite, numbers)):
+        raise DataError(f"{where}: got {' '.join(words)[:80]!r}; keypoints are finite numbers")
+    points = [numbers[start : start + columns] for start in range(0, len(numbers), columns)]
+    if columns == 2:
+        points = [[*point, 2 if any(point) else 0] for point in points]
+    wrong = next((seen for *_, seen in points if seen not in (0, 1, 2)), None)
+    if wrong is not None:
+        raise DataError(f"{where}: the visibility of a keypoint is {wrong:g}; it is 0 (not labelled), 1 (hidden) or 2")
+    return tuple((x, y, int(seen)) for x, y, seen in points)

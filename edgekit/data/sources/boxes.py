@@ -21,13 +21,9 @@ from edgekit.data.types import Pools, ProgressCallback
 TASKS = ("detection",)
 
 
-class BoxesConfig(PictureSourceConfig):
-    """Options of a folder of pictures with boxes."""
+class BoxSourceConfig(PictureSourceConfig):
+    """Options that pictures with boxes share, with and without keypoints."""
 
-    source: Literal["boxes"] = "boxes"
-    annotations: Literal["voc", "coco", "yolo"] = Field(
-        description="format of the annotations: XML of Pascal VOC, JSON of COCO, or text of YOLO"
-    )
     most_boxes: int = Field(MAX_BOXES, ge=1, le=MAX_BOXES, description="largest number of boxes in a picture")
     classes: list[str] | None = Field(
         None,
@@ -40,6 +36,15 @@ class BoxesConfig(PictureSourceConfig):
     def class_order(self) -> tuple[str, ...] | None:
         """See `SourceConfig`."""
         return tuple(self.classes) if self.classes else None
+
+
+class BoxesConfig(BoxSourceConfig):
+    """Options of a folder of pictures with boxes."""
+
+    source: Literal["boxes"] = "boxes"
+    annotations: Literal["voc", "coco", "yolo"] = Field(
+        description="format of the annotations: XML of Pascal VOC, JSON of COCO, or text of YOLO"
+    )
 
 
 def identity(config: BoxesConfig) -> list[object]:

@@ -10,6 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from edgekit.runner.boxes import Boxes
     from edgekit.runner.bundle.manifest import Manifest
 
 CLASSIFICATION_STATISTICS = ("confidence", "margin", "entropy")
@@ -38,6 +39,7 @@ def statistic_names(manifest: Manifest) -> list[str]:
         "regression": [f"value:{each}" for each in labels[:MAX_VALUES]],
         "anomaly": ["score"],
         "detection": ["count", "confidence"],
+        "keypoints": ["count", "confidence"],
         "segmentation": [f"share:{each}" for each in labels[:MAX_SHARES]],
         "embedding": ["norm", *(f"projection:{number}" for number in range(PROJECTIONS))],
         "raw": ["output_mean", "output_spread"],
@@ -114,9 +116,25 @@ def _anomaly(manifest: Manifest) -> Any:
 
 
 def _detection(manifest: Manifest) -> Any:
-    from edgekit.runner.boxes import BoxOptions, Decoder, probability
+    from edgekit.runner.boxes import Decoder
 
-    decode = Decoder(manifest.raw.shape[:2], manifest.output_shape[0], BoxOptions(**manifest.boxes or {}))
+    return _box_statistics(manifest, Decoder)
+
+
+def _keypoints(manifest: Manifest) -> Any:
+    from edgekit.runner.keypoints import Decoder
+
+    def decoder(*options: Any) -> Callable[[np.ndarray], Boxes]:
+        decode = Decoder(*options)
+        return lambda outputs: decode(outputs)[0]
+
+    return _box_statistics(manifest, decoder)
+
+
+def _box_statistics(manifest: Manifest, decoder: Callable[..., Callable[[np.ndarray], Boxes]]) -> Any:
+    from edgekit.runner.boxes import BoxOptions, probability
+
+    decode = decoder(manifest.raw.shape[:2], manifest.output_shape[0], BoxOptions(**manifest.boxes or {}))
 
     def statistics(raws: np.ndarray, outputs: np.ndarray, answers: Sequence[Any]) -> OutputStatistics:
         if answers:

@@ -231,7 +231,7 @@ def _uncertainty_measure(task: str) -> tuple[Callable[[Any], float], str]:
             lambda answer: answer.threshold / (answer.threshold + abs(answer.score - answer.threshold) or 1.0),
             "threshold",
         )
-    if task == "detection":
+    if task in ("detection", "keypoints"):
         return _weakest_box, "weakest box"
     return lambda answer: random.random(), "chance"
 

@@ -23,6 +23,7 @@ from edgekit.runner.box_heads import (
     converted_shape,
     corners_of,
     mean_distances,
+    picture_scale,
     sigmoid32,
     split_parts,
 )
@@ -61,6 +62,12 @@ LAYOUTS: tuple[tuple[tuple[Part, ...], ...], ...] = (
     *permutations(SEPARATE[:3]),
 )
 """The parts that the outputs of detectors hold, the usual orders first."""
+KEYPOINT_LAYOUTS: tuple[tuple[tuple[Part, ...], ...], ...] = (
+    (("boxes", "classes", "keypoints"),),
+    (("boxes", "score", "index", "keypoints"),),
+    (("boxes",), ("classes",), ("keypoints",)),
+)
+"""The same for those that predict keypoints, too."""
 TITLES: dict[BoxCode, str] = {
     "centre": "centres and sizes",
     "corners": "corners",
@@ -99,6 +106,8 @@ class Form:
         The classes of finished boxes, (rows,).
     rows
         Number of finished boxes in the outputs, also of those that hold nothing and are left out of the other fields.
+    keypoints
+        x and y in pixels and, if there is one, the visibility as a probability, (rows, keypoints, 2 or 3).
     """
 
     head: BoxHead
@@ -107,6 +116,7 @@ class Form:
     valid_share: float
     kinds: np.ndarray | None = None
     rows: int = 0
+    keypoints: np.ndarray | None = None
 
     @property
     def is_valid(self) -> bool:
@@ -163,7 +173,8 @@ class Form:
         place = TITLES[self.head.boxes]
         if self.head.boxes in COORDINATES:
             place += " as shares of the image" if self.head.normalized else " in pixels"
-        return f"finished boxes: {place}, score and class" if self.is_finished else f"{place}, {self.scores_in_words}"
+        text = f"finished boxes: {place}, score and class" if self.is_finished else f"{place}, {self.scores_in_words}"
+        return f"{text}, with {self.head.keypoints} keypoints" if self.head.keypoints else text
 
     @property
     def cell_distance(self) -> float:
@@ -192,19 +203,24 @@ def _per_anchor(rows: np.ndarray, anchors: int, anchors_last: bool) -> np.ndarra
     return np.repeat(rows, anchors, axis=0) if anchors_last else np.tile(rows, (anchors, 1))
 
 
-def forms(outputs: Sequence[np.ndarray], size: Sequence[int], classes: int) -> list[Form]:
-    """Return the ways to read outputs (1, …) for one image of (height, width), the most likely first."""
+def forms(outputs: Sequence[np.ndarray], size: Sequence[int], classes: int, keypoints: int = 0) -> list[Form]:
+    """Return the ways to read outputs (1, …) for one image of (height, width), the most likely first.
+
+    With a number of keypoints, only those are returned in which each box has so many.
+    """
     if not all(output.ndim > 0 and output.shape[0] == 1 for output in outputs):
         return []
     tables = [(output[0] if output.ndim > 1 else output).astype(np.float32) for output in outputs]
     shapes = [table.shape for table in tables]
     candidates: list[Form] = []
-    for layout in LAYOUTS:
+    layouts = KEYPOINT_LAYOUTS if keypoints else LAYOUTS
+    for layout, columns in product(layouts, (3, 2) if keypoints else (3,)):
         bins = NANODET_BINS if layout == NANODET else 1
-        for points_last, background in product((False, True), (None, classes)):
+        for points_last, background in product((False, True), (None,) if keypoints else (None, classes)):
             head = BoxHead(
-                tuple(size), classes, layout, "corners", points_last=points_last, bins=bins, background=background
-            )
+                tuple(size), classes, layout, "corners", points_last=points_last, bins=bins, background=background,
+                keypoints=keypoints, keypoint_columns=columns,
+            )  # fmt: skip
             try:
                 converted_shape(head._asdict(), shapes)
             except BundleError:
@@ -233,7 +249,8 @@ def _forms_of_layout(parts: Parts, head: BoxHead) -> list[Form]:
         form_head = head._replace(boxes=code, normalized=normalized)
         corners = corners_of(parts["boxes"], form_head)
         kinds = parts["index"][:, 0].astype(np.int64) - head.first_index if "index" in parts else None
-        candidates.append(Form(form_head, corners, scores, _valid_share(corners, head.size), kinds, rows))
+        form_head, keypoints = _keypoints(parts, form_head)
+        candidates.append(Form(form_head, corners, scores, _valid_share(corners, head.size), kinds, rows, keypoints))
     candidates.sort(key=lambda form: (not form.is_valid, not form.head.normalized, -form.valid_share))
     if "objectness" in parts and (undecoded := _undecoded(parts["boxes"], head, scores)) is not None:
         are_decoded = any(form.is_valid and form.cell_distance < NEAR_STRIDES for form in candidates)
@@ -248,6 +265,20 @@ def _scales(coordinates: np.ndarray) -> Sequence[bool]:
     """
     are_small = np.abs(coordinates) <= MAX_SHARE
     return (True,) if are_small.all() else (True, False) if are_small.mean() >= MIN_VALID else (False,)
+
+
+def _keypoints(parts: Parts, head: BoxHead) -> tuple[BoxHead, np.ndarray | None]:
+    """Return the head with what the visibility is, and the keypoints in pixels; None if there are none."""
+    if not head.keypoints:
+        return head, None
+    values = parts["keypoints"].reshape(-1, head.keypoints, head.keypoint_columns)
+    places = values[..., :2] * picture_scale(head)[:2]
+    seen = values[..., 2:]
+    if not _is_probability(seen):
+        head, seen = head._replace(visibility="logits"), sigmoid32(seen)
+    elif head.keypoint_columns > places.shape[2]:
+        head = head._replace(visibility="probabilities")
+    return head, np.concatenate([places, seen], axis=2)
 
 
 def _undecoded(raw: np.ndarray, head: BoxHead, scores: np.ndarray) -> Form | None:

@@ -36,8 +36,10 @@ MAX_ANCHORS = 9
 """Largest number of anchors in a cell."""
 SUPPRESSION = "NonMaxSuppression"
 """The operator that drops overlapping boxes. The runner does so after the cut."""
-BOXES, SCORES = "boxes", "scores"
+BOXES, SCORES, KEYPOINTS = "boxes", "scores", "keypoints"
 """Names of the outputs of a cut file."""
+KEYPOINT_SCALES = ((2.0, -0.5), (1.0, 0.0))
+"""The factor and the summand that make x and y strides from the centre of a cell, as in YOLOv8 and later ones."""
 HEAD, DECODING = "edgekit.head", "edgekit.decoding"
 """Keys of the metadata of a cut file, if a manifest needs a `head` that says how its outputs are read."""
 Columns = tuple[int, int]
@@ -95,6 +97,14 @@ class _Scores:
     objectness: _Tensor | None = None
 
 
+@dataclass(frozen=True)
+class _Keypoints:
+    """The tensor with the codes of the keypoints, and their `BoxHead.keypoint_scale`."""
+
+    tensor: _Tensor
+    scale: tuple[float, float]
+
+
 def cut(content: bytes, form: Form, tensors: dict[str, np.ndarray]) -> tuple[bytes, BoxHead | None] | None:
     """Return the file cut before its decoding, and the head that the cut file has.
 
@@ -122,19 +132,25 @@ def cut(content: bytes, form: Form, tensors: dict[str, np.ndarray]) -> tuple[byt
         places = [_find_boxes(tensors, grid, form, classes) for grid in grids]
         found_places = [each for each in places if each is not None]
         if len(found_places) == len(grids) and len({each.code for each in found_places}) == 1:
-            model, head = source, _head(form, found_places, found_scores)
+            points = [_find_keypoints(tensors, grid, form) for grid in grids] if form.head.keypoints else []
+            found_points = [each for each in points if each is not None]
+            if len(found_points) < len(points) or (found_points and found_places[0].code != "distances"):
+                continue
+            model, head = source, _head(form, found_places, found_scores, found_points)
             if head is not None:
                 facts = {HEAD: json.dumps(head._asdict()), DECODING: json.dumps(form.description)}
                 onnx.helper.set_model_props(model, facts)
-            return _with_outputs(model, found_places, found_scores), head
+            return _with_outputs(model, found_places, found_scores, found_points), head
     return None
 
 
-def _head(form: Form, places: Sequence[_Boxes], scores: Sequence[_Scores]) -> BoxHead | None:
+def _head(
+    form: Form, places: Sequence[_Boxes], scores: Sequence[_Scores], points: Sequence[_Keypoints]
+) -> BoxHead | None:
     code, has_objectness = places[0].code, scores[0].objectness is not None
-    if code == "distances" and not has_objectness and form.head.bins == 1:
+    if code == "distances" and not has_objectness and form.head.bins == 1 and not points:
         return None
-    return BoxHead(
+    head = BoxHead(
         form.head.size,
         form.head.classes,
         (("boxes",), ("objectness", "classes") if has_objectness else ("classes",)),
@@ -143,6 +159,14 @@ def _head(form: Form, places: Sequence[_Boxes], scores: Sequence[_Scores]) -> Bo
         bins=form.head.bins,
         offset=form.head.offset,
         anchors=tuple(each.anchors for each in places) if code == "anchors" else (),
+    )
+    if not points:
+        return head
+    return head._replace(
+        parts=(*head.parts, ("keypoints",)),
+        keypoints=form.head.keypoints,
+        keypoint_columns=form.head.keypoint_columns,
+        keypoint_scale=points[0].scale,
     )
 
 
@@ -239,6 +263,31 @@ def _find_boxes(tensors: dict[str, np.ndarray], grid: _Grid, form: Form, classes
         if found := found or _as_anchors(tensor, rows, grid, form):
             return found
     return None
+
+
+def _find_keypoints(tensors: dict[str, np.ndarray], grid: _Grid, form: Form) -> _Keypoints | None:
+    """Return the tensor whose decoding gives the keypoints of the file at the points of a grid, or None."""
+    assert form.keypoints is not None
+    count, columns = form.keypoints.shape[1:]
+    width = count * columns
+    for tensor, rows in _candidates(tensors, grid, width, {width: (0, width)}):
+        values = rows.reshape(-1, count, columns)
+        for factor, summand in KEYPOINT_SCALES:
+            places = (values[..., :2] * np.float32(factor) + np.float32(summand)) * grid.strides[:, None]
+            places += grid.centres[:, None]
+            if _has_keypoints(form, np.concatenate([places, sigmoid32(values[..., 2:])], axis=2), grid):
+                return _Keypoints(tensor, (factor, summand))
+    return None
+
+
+def _has_keypoints(form: Form, keypoints: np.ndarray, grid: _Grid) -> bool:
+    """Whether keypoints (points, keypoints, 2 or 3), decoded from a candidate, are those of the file."""
+    assert form.keypoints is not None
+    tolerances = np.array([BOX_TOLERANCE, BOX_TOLERANCE, SCORE_TOLERANCE])[: keypoints.shape[2]]
+    if not form.is_finished:
+        return bool((np.abs(keypoints - form.keypoints[grid.place]) <= tolerances).all())
+    rows = form.keypoints[:MAX_CHECKED_ROWS]
+    return all((np.abs(row - keypoints) <= tolerances).all(axis=(1, 2)).any() for row in rows)
 
 
 def _as_distributions(tensors: dict[str, np.ndarray], grid: _Grid, form: Form, classes: int) -> _Boxes | None:
@@ -396,8 +445,13 @@ def trace(content: bytes, size: Sequence[int], image: np.ndarray | None = None) 
     }
 
 
-def _with_outputs(model: Any, places: Sequence[_Boxes], scores: Sequence[_Scores]) -> bytes:
-    """Return the model with the outputs `boxes` and `scores`, each (1, points, columns), and without unused nodes."""
+def _with_outputs(
+    model: Any, places: Sequence[_Boxes], scores: Sequence[_Scores], points: Sequence[_Keypoints]
+) -> bytes:
+    """Return the model with the outputs `boxes`, `scores` and, if there are any, `keypoints`, and without unused nodes.
+
+    Each output is (1, points, columns).
+    """
     import onnx
 
     graph = model.graph
@@ -410,7 +464,10 @@ def _with_outputs(model: Any, places: Sequence[_Boxes], scores: Sequence[_Scores
     for name, rows in (
         (BOXES, [[each.tensor] for each in places]),
         (SCORES, [[each.objectness, each.classes] if each.objectness else [each.classes] for each in scores]),
+        (KEYPOINTS, [[each.tensor] for each in points]),
     ):
+        if not rows:
+            continue
         tables = []
         for level, tensors in enumerate(rows):
             columns = [f"{name}_{level}_{index}" for index in range(len(tensors))]
@@ -426,7 +483,7 @@ def _with_outputs(model: Any, places: Sequence[_Boxes], scores: Sequence[_Scores
 
 def _other_name(name: str) -> str:
     """Return the name of one of the file's tensors after the cut; only names that a new tensor may have are changed."""
-    return f"{name}.file" if name.startswith((BOXES, SCORES)) else name
+    return f"{name}.file" if name.startswith((BOXES, SCORES, KEYPOINTS)) else name
 
 
 def _concatenated(graph: Any, names: Sequence[str], result: str, axis: int, *, is_output: bool = False) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from edgekit.core import tasks
 from edgekit.core.errors import ModelError
 from edgekit.core.tasks import SampleResults, SampleScores, Task
+from edgekit.core.tasks import keypoints as keypoint_labels
 from edgekit.models.files import published_detector, task_outputs
 from edgekit.models.files.detector_readings import CONFIDENCE, ReadFile, is_better
 from edgekit.models.files.detector_readings import MAX_SAMPLES as DETECTOR_MAX_SAMPLES
@@ -25,7 +26,7 @@ from edgekit.models.files.file_facts import call_with_file
 from edgekit.models.files.task_outputs import TaskOutputs
 from edgekit.runner.preprocess.transform import pipeline
 
-MAX_SAMPLES = {"detection": DETECTOR_MAX_SAMPLES}
+MAX_SAMPLES = dict.fromkeys(tasks.BOX_TASKS, DETECTOR_MAX_SAMPLES)
 DEFAULT_MAX_SAMPLES = 300
 """The largest number of samples on which each chain is tried."""
 DETECTOR_SAMPLES = 4
@@ -180,9 +181,10 @@ def evaluate(
     """
     home, file = Path(folder), Path(path)
     x, y = np.load(home / "x.npy"), np.load(home / "y.npy")
-    needed = [task_outputs.for_task(task, classes, x.shape[1:])]
+    keypoints = keypoint_labels.keypoint_count(y) if task == "keypoints" else 0
+    needed = [task_outputs.for_task(task, classes, x.shape[1:], keypoints=keypoints)]
     readings: list[tuple[str, str, bool]] = []
-    if task == "detection":
+    if task in tasks.BOX_TASKS:
         file, needed, readings = _read_detector(file, kind, needed[0], home, x[:DETECTOR_SAMPLES], head)
     opened = ReadFile(file, kind, needed)
     failures: list[ModelError] = []

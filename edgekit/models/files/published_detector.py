@@ -29,13 +29,26 @@ MAX_QUERIES = 1000
 END_TO_END = "_e2e"
 MAX_TRACED = 8
 """Most images, beside a random one, in which a file may find the boxes by which it is recognised."""
+FILE_TASKS = {"detection": "detect", "keypoints": "pose"}
+"""The tasks of edgekit, and what Ultralytics calls them in the metadata of a file."""
 OTHER_TASKS = {
-    "pose": "predicts key points",
-    "segment": "predicts masks of instances",
-    "obb": "predicts rotated boxes, which have an angle",
-    "classify": "is a classifier",
+    "detect": "predicts boxes without keypoints; use data with boxes and task: detection",
+    "pose": "predicts keypoints; use data that have them, with the source keypoints and task: keypoints",
+    "segment": (
+        "predicts masks of instances, which edgekit can neither evaluate nor draw; export the network for detection, "
+        "or use task: segmentation with a network that gives a class for each pixel"
+    ),
+    "obb": (
+        "predicts rotated boxes, which have an angle; labels, accuracy and suppression are missing in edgekit for "
+        "them, so export a network for boxes without an angle"
+    ),
+    "classify": "is a classifier; use data with a class for each picture and task: classification",
 }
-"""What a network does, by the task that Ultralytics states in the metadata of its files, unless that is detection."""
+"""Tasks in the metadata of files exported by Ultralytics, and what to say of a file for another one."""
+ROTATED = (
+    "; an output of {0} numbers, the last an angle, would be rotated boxes, for which labels, accuracy and suppression "
+    "are missing in edgekit"
+)
 
 
 @dataclass(frozen=True)
@@ -105,6 +118,8 @@ def readings(
     There is only one if the file could be cut, because that proves it, and none if it gives distances and logits, which
     need no conversion.
 
+    A network for keypoints always needs one.
+
     Parameters
     ----------
     kind
@@ -132,8 +147,9 @@ def readings(
     else:
         facts = onnx_metadata(content)
         if onnx_detector.HEAD in facts:
+            _check_keypoints(facts[onnx_detector.HEAD].get("keypoints", 0), needed)
             return [PublishedDetector(facts.get(onnx_detector.DECODING, ""), None, facts[onnx_detector.HEAD], False)]
-        _refuse_other_tasks(facts)
+        _refuse_other_tasks(facts, needed)
         traces = (onnx_detector.trace(content, needed.size, each) for each in (None, *islice(samples, MAX_TRACED)))
     outputs: list[np.ndarray] = []
     for outputs, tensors in traces:
@@ -141,7 +157,7 @@ def readings(
             return []
         candidates = [
             form
-            for form in forms(outputs, needed.size, needed.classes)
+            for form in forms(outputs, needed.size, needed.classes, needed.keypoints)
             if named is None or named.fits(form.structure, form.place, form.order)
         ]
         if content is not None:
@@ -207,13 +223,21 @@ def _with_output_shapes(content: bytes, outputs: Sequence[np.ndarray]) -> bytes:
     return bytes(model.SerializeToString(deterministic=True))
 
 
-def _refuse_other_tasks(facts: dict[str, Any]) -> None:
-    """Raise ModelError if the metadata say that the file is for another task than detection."""
-    task = facts.get("task")
-    if isinstance(task, str) and task in OTHER_TASKS:
+def _refuse_other_tasks(facts: dict[str, Any], needed: TaskOutputs) -> None:
+    """Raise ModelError if the metadata say that the file is for another task, or has other keypoints."""
+    task, shape = facts.get("task"), facts.get("kpt_shape")
+    if isinstance(task, str) and task in OTHER_TASKS and task != FILE_TASKS.get(needed.task):
+        raise ModelError(f"{OTHER_TASKS[task]} (its metadata say task: {task})")
+    if isinstance(shape, list) and shape and isinstance(shape[0], int):
+        _check_keypoints(shape[0], needed)
+
+
+def _check_keypoints(count: int, needed: TaskOutputs) -> None:
+    """Raise ModelError unless a file predicts as many keypoints as the data have."""
+    if count != needed.keypoints:
         raise ModelError(
-            f"{OTHER_TASKS[task]} (its metadata say task: {task}); a detection needs a network that was exported for "
-            "detection"
+            f"predicts {count} keypoints, but the data have {needed.keypoints}; both must have the same, in the same "
+            "order"
         )
 
 
@@ -231,6 +255,8 @@ def _outputs(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.nd
 
 def _are_distances(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> bool:
     """Whether the outputs are distances for the points of grids, and logits."""
+    if needed.keypoints:
+        return False
     try:
         order = box_outputs([each.shape[1:] for each in outputs], needed.classes, needed.size)
     except ModelError:
@@ -267,14 +293,23 @@ def _seen(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> str:
 
 def _refusal(outputs: Sequence[np.ndarray], needed: TaskOutputs, head: str | None) -> str:
     """Say what was seen, output by output, and what would help: another name only if there is one."""
-    count, seen = needed.classes, _seen(outputs, needed)
+    count, points, seen = needed.classes, needed.keypoints, _seen(outputs, needed)
     if head is not None:
-        names = dict.fromkeys(form.name for form in forms(outputs, needed.size, count) if form.is_valid)
+        names = dict.fromkeys(form.name for form in forms(outputs, needed.size, count, points) if form.is_valid)
         if names:
             return f"gives {seen}. These cannot be read as {head!r}, but as {' or '.join(map(repr, names))}"
+    advice = "if the network has other classes, name all of them under data.classes, in its order"
+    if points:
+        widths = " or ".join(str(4 + count + columns * points) for columns in (3, 2))
+        finished = " or ".join(str(6 + columns * points) for columns in (3, 2))
+        return (
+            f"gives {seen}. The data have {count} classes and {points} keypoints, for which a known "
+            f"head gives one output of {widths} numbers for each box, or finished boxes of {finished}; {advice}"
+        )
+    has_angle = any(5 + count in each.shape[1:] for each in outputs)
     return (
         f"gives {seen}. The data have {count} classes, for "
         f"which a known head gives boxes and scores in one output of {4 + count} or {5 + count} numbers for each box, "
-        f"boxes (4) and scores ({count} or {count + 1}) in two outputs, or finished boxes (6); if the network has "
-        "other classes, name all of them under data.classes, in its order"
+        f"boxes (4) and scores ({count} or {count + 1}) in two outputs, or finished boxes (6); {advice}"
+        f"{ROTATED.format(5 + count) if has_angle else ''}"
     )

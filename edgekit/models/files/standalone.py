@@ -68,6 +68,6 @@ def _backend(path: Path, kind: str, threads: int, tensors: Tensors, needed: Task
         files, inputs, results = on_device(path, tensors, needed)
         by_name = {each.name: each for each in inputs}
         sources = [by_name[each["name"]] for each in tensors] or inputs
-        return open_backend(kind, files, sources, results, threads, module(kind).INTERPRETER)
+        return open_backend(kind, files, sources, results, threads, module(kind).INTERPRETER, head=needed.head)
     except BackendError:
         return None

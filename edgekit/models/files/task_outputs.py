@@ -135,7 +135,7 @@ def _width(shape: Sequence[int]) -> int:
     return shape[-1] if len(shape) == 2 else 0
 
 
-IMAGE_TASKS = ("detection", "segmentation")
+IMAGE_TASKS = (*tasks.BOX_TASKS, "segmentation")
 """Tasks whose outputs are not one number for each class or value."""
 
 
@@ -144,13 +144,15 @@ class TaskOutputs:
     """The outputs that a file needs for a task: a number for each class or value, boxes with logits, or a grid.
 
     `classes` is the number of classes or values. `size` is the height and width of a sample. `head` is that of a
-    bundle's manifest, for a published detector.
+    bundle's manifest, for a published detector. `keypoints` is the number of keypoints of an object, which matters only
+    as long as the head is not known.
     """
 
     classes: int
     task: Task = "classification"
     size: tuple[int, ...] = ()
     head: dict[str, Any] | None = None
+    keypoints: int = 0
 
     @property
     def max_outputs(self) -> int:
@@ -168,7 +170,7 @@ class TaskOutputs:
         Raises ModelError if they are not the outputs of the task.
         """
         shapes = [part.shape[1:] for part in parts]
-        if self.task == "detection":
+        if self.task in tasks.BOX_TASKS:
             order = self.task_order(shapes)
             joined = output_vector.join([parts[index] for index in order])
             return HeadDecoder(self.head, [shapes[index] for index in order])(joined) if self.head else joined
@@ -180,7 +182,7 @@ class TaskOutputs:
     def in_task_order(self, outputs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
         """Return a manifest's outputs in the task's order; the grid of a segmentation gets its layout."""
         shapes = [each.shape[1:] for each in outputs]
-        if self.task == "detection":
+        if self.task in tasks.BOX_TASKS:
             return tuple(outputs[index] for index in self.task_order(shapes))
         if self.task == "segmentation":
             layout = mask_layout(shapes[0], self.classes, self.size)
@@ -235,9 +237,11 @@ ANY_OUTPUT = TaskOutputs(0)
 """For a file with one output, which is used unchanged."""
 
 
-def for_task(task: Task, classes: int, sample: Sequence[int], head: dict[str, Any] | None = None) -> TaskOutputs:
+def for_task(
+    task: Task, classes: int, sample: Sequence[int], head: dict[str, Any] | None = None, keypoints: int = 0
+) -> TaskOutputs:
     """Return the outputs that a task needs; `sample` is the shape of a preprocessed sample, channels last."""
-    return TaskOutputs(classes, task, tuple(sample[:2]) if len(sample) == 3 else (), head)
+    return TaskOutputs(classes, task, tuple(sample[:2]) if len(sample) == 3 else (), head, keypoints)
 
 
 BATCH, PROBES = 32, 4

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,7 +23,10 @@ WIDTH, MOST_TALL = 7.6, 2.4
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Raw images `x` with `labels`. `answers` (variants, images, …) have the form that the task defines."""
+    """Raw images `x` with `labels`. `answers` (variants, images, …) have the form that the task defines.
+
+    `options` are those of the task's overlay.
+    """
 
     task: str
     classes: tuple[str, ...]
@@ -32,6 +35,7 @@ class Examples:
     labels: np.ndarray
     variants: tuple[str, ...]
     answers: np.ndarray
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 def read(artifact: Artifact) -> Examples | None:
@@ -47,6 +51,7 @@ def read(artifact: Artifact) -> Examples | None:
             file["labels"],
             tuple(file["variants"].tolist()),
             file["answers"],
+            {"skeleton": file["skeleton"].tolist()} if "skeleton" in file else {},
         )
 
 
@@ -64,9 +69,9 @@ def figure(examples: Examples) -> Figure:
             for axes, column in zip(grid[row], range(len(columns)), strict=True):
                 draw_sample(axes, x, "image")
                 description = (
-                    overlay.answer(axes, examples.answers[column - 1][row], label)
+                    overlay.answer(axes, examples.answers[column - 1][row], label, **examples.options)
                     if column
-                    else overlay.label(axes, label)
+                    else overlay.label(axes, label, **examples.options)
                 )
                 axes.set_title(f"{columns[column]}: {description}", fontsize=7, weight="normal")
         handles = overlay.legend(examples.classes)

@@ -65,7 +65,7 @@ def notes_table(data: Data) -> Table | None:
 def splits_table(data: Data) -> Table:
     """Show the number of samples of each class in every split or, for numeric labels, their mean and range."""
     labels_by_split = {"train": data.train.y, "calibration": data.calibration.y, "validation": data.validation.y}
-    if data.task == "detection":
+    if data.task in tasks.BOX_TASKS:
         return _boxes(labels_by_split, data.classes)
     if data.train.y.dtype.kind == "f":
         rows = [
@@ -115,7 +115,8 @@ def figure(data: Data) -> Figure:
         for axes, place in zip(grid.flat, places, strict=False):
             draw_sample(axes, data.train.x[place], data.kind, sample_text(data, data.train.x[place]))
             if data.task in OVERLAYS:
-                OVERLAYS[data.task].label(axes, data.train.y[place])
+                skeleton = {"skeleton": data.keypoints.skeleton} if data.keypoints else {}
+                OVERLAYS[data.task].label(axes, data.train.y[place], **skeleton)
             axes.set_title(
                 textwrap.shorten(label_text(data, data.train.y[place]), MAX_LABEL_LETTERS, placeholder="…"), fontsize=8
             )

@@ -70,6 +70,12 @@ HEAD = {
         "must list grids with cells, step and sizes",
     ),
     "variances": Rule(_is_box_size, "must be two numbers above 0"),
+    "keypoints": Rule(lambda value: is_integer(value) and value >= 0, "must be a whole number from 0"),
+    "keypoint_columns": Rule(lambda value: value in (2, 3) and is_integer(value), "must be 2 or 3"),
+    "visibility": one_of(("logits", "probabilities")),
+    "keypoint_scale": Rule(
+        lambda value: is_list(value) and len(value) == 2 and all(map(is_number, value)), "must be two numbers"
+    ),
 }
 REQUIRED = ("size", "classes", "parts", "boxes", "scores")
 NEEDED_PARTS = {"index": {"boxes", "score", "index"}}
@@ -86,6 +92,10 @@ def check_head(head: Any, manifest: Manifest) -> None:
     names = {name for output in head["parts"] for name in output}
     needed = NEEDED_PARTS.get(head["scores"], {"boxes", "classes"})
     require(needed <= names, "head.parts", sorted(names), f"its scores need {', '.join(sorted(needed))}")
+    count = len(manifest.keypoints["names"]) if manifest.keypoints else 0
+    require(head.get("keypoints", 0) == count, "head.keypoints", head.get("keypoints", 0), f"{count} are named")
+    has_part = ("keypoints" in names) == (count > 0)
+    require(has_part, "head.parts", sorted(names), f"keypoints belong to the task keypoints; it is {manifest.task}")
     background = head.get("background")
     has_background = background is None or background <= head["classes"]
     require(has_background, "head.background", background, f"at most {head['classes']} for {head['classes']} classes")

@@ -114,10 +114,11 @@ class Manifest:
 
     The following keys are absent unless they apply. `threshold`: the mean squared error above which an anomaly
     detection calls a sample an anomaly. `boxes`: which boxes a detection returns (`runner/boxes.py`). `head`: how the
-    outputs of a published detector are converted to those of a detection (`runner/box_heads.py`). `smoothing`: how
-    the answers to a stream are smoothed (`smoothing_rules.py`). `states`: recurrent states, which are fed back from
-    sample to sample; the golden samples are then one stream. `reference`: the member with the statistics of the
-    validation (`device/monitor/reference.py`).
+    outputs of a published detector are converted to those of the task (`runner/box_heads.py`). `keypoints`: {"names":
+    texts, "skeleton": pairs of indices into them, between which lines are drawn}. `smoothing`: how the answers to a
+    stream are smoothed (`smoothing_rules.py`). `states`: recurrent states, which are fed back from sample to sample;
+    the golden samples are then one stream. `reference`: the member with the statistics of the validation
+    (`device/monitor/reference.py`).
 
     `architectures` lists machines by the names of `uname -m`. An empty list means all.
     """
@@ -144,6 +145,7 @@ class Manifest:
     threshold: float | None = None
     boxes: dict[str, Any] | None = None
     head: dict[str, Any] | None = None
+    keypoints: dict[str, Any] | None = None
     smoothing: dict[str, Any] | None = None
     states: tuple[StateSpec, ...] | None = None
     reference: str | None = None

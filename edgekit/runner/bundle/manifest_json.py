@@ -17,7 +17,7 @@ from edgekit.runner.errors import BundleError, InputError
 from edgekit.runner.rules import SHAPE, check_keys, is_integer, require
 from edgekit.runner.rules import check_rules as check_values
 
-OPTIONAL = ("threshold", "boxes", "head", "smoothing", "states", "reference")
+OPTIONAL = ("threshold", "boxes", "head", "keypoints", "smoothing", "states", "reference")
 """Keys that are absent unless they apply."""
 RAW_OPTIONAL = ("columns", "tensors")
 """Keys of `raw` that are absent unless they apply."""
@@ -56,7 +56,7 @@ def parse(data: bytes) -> Manifest:
 def _manifest(values: dict[str, Any]) -> Manifest:
     field_names = [each.name for each in fields(Manifest)]
     check_keys("manifest", values, [key for key in field_names if key in values or key not in OPTIONAL])
-    for key in ("head", "smoothing", "states", "reference"):
+    for key in ("head", "keypoints", "smoothing", "states", "reference"):
         require(values.get(key, {}) is not None, key, None, "leave the key out")
     values["raw"] = _spec(RawSpec, "raw", values["raw"])
     for key in [each for each in LISTS if each in values]:

@@ -36,9 +36,18 @@ if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 
 TARGETS = ("tflite", "openvino", "onnx")
-TASKS = ("classification", "multi_label", "regression", "anomaly", "detection", "segmentation", "embedding", "raw")
+TASKS = (
+    "classification", "multi_label", "regression", "anomaly", "detection", "keypoints", "segmentation", "embedding",
+    "raw",
+)  # fmt: skip
+BOX_TASKS = ("detection", "keypoints")
+"""Tasks whose answers are boxes."""
 ACTIVATIONS = ("softmax", "sigmoid", "none")
-ACTIVATIONS_OF = {"classification": ("softmax", "none"), "multi_label": ("sigmoid", "none"), "detection": ("sigmoid",)}
+ACTIVATIONS_OF = {
+    "classification": ("softmax", "none"),
+    "multi_label": ("sigmoid", "none"),
+    **dict.fromkeys(BOX_TASKS, ("sigmoid",)),
+}
 """The activations that each task allows. All other tasks allow only "none"."""
 KINDS = {"image": 3, "vector": 1, "audio": 1, "window": 2, "text": 1, "tensors": 1}
 """Kinds of raw samples, and their numbers of axes."""
@@ -60,6 +69,10 @@ def is_member(name: str) -> bool:
         component and component[0] in LETTERS and LETTERS.issuperset(component.translate(OTHER_CHARACTERS))
         for component in components
     )
+
+
+def _is_line(value: Any) -> bool:
+    return is_list(value) and len(value) == 2 and all(map(is_integer, value))
 
 
 def _is_sha256(value: Any) -> bool:
@@ -106,6 +119,13 @@ BOXES = {
     "least_probability": FRACTION,
     "overlap": Rule(lambda value: is_number(value) and 0 < value <= 1, "must be a number above 0, and at most 1"),
     "most": Rule(is_count, "must be a whole number above 0"),
+}
+
+KEYPOINTS = {
+    "names": Rule(lambda value: is_list(value) and all(map(is_printable, value)), "must list texts"),
+    "skeleton": Rule(
+        lambda value: isinstance(value, (list, tuple)) and all(map(_is_line, value)), "must list pairs of indices"
+    ),
 }
 
 Test = Callable[[Any], Any]
@@ -237,6 +257,10 @@ def _check_preprocess(manifest: Manifest) -> None:
 def _check_task(manifest: Manifest) -> None:
     """Check that the outputs and labels match the task."""
     task, labels = manifest.task, manifest.labels
+    owners = {"threshold": ("anomaly",), "boxes": BOX_TASKS, "head": BOX_TASKS, "keypoints": BOX_TASKS[1:]}
+    for key, tasks in owners.items():
+        require(task in tasks or getattr(manifest, key) is None, key, getattr(manifest, key), f"a {task} has none")
+
     if task in ("raw", "embedding"):
         require(not labels, "labels", labels, f"the outputs of the task {task} have no labels")
         if task == "embedding":
@@ -244,8 +268,8 @@ def _check_task(manifest: Manifest) -> None:
             require(output.layout == "NC", "outputs[0].layout", output.layout, "an embedding needs the layout NC")
     elif task == "anomaly":
         _check_reconstruction(manifest)
-    elif task == "detection":
-        _check_detection(manifest)
+    elif task in BOX_TASKS:
+        _check_boxes(manifest)
     elif task == "segmentation":
         from edgekit.runner import masks
 
@@ -267,8 +291,6 @@ def _check_task(manifest: Manifest) -> None:
     require(manifest.activation in activations, "activation", manifest.activation, fix)
     if task != "classification":
         require(not manifest.golden["top1"], "golden.top1", True, f"a {task} has no first label")
-    for key, owner in (("threshold", "anomaly"), ("boxes", "detection"), ("head", "detection")):
-        require(task == owner or getattr(manifest, key) is None, key, getattr(manifest, key), f"a {task} has none")
 
 
 def _only_output(manifest: Manifest) -> TensorSpec:
@@ -287,17 +309,34 @@ def _check_reconstruction(manifest: Manifest) -> None:
     require(is_number(threshold) and threshold >= 0, "threshold", threshold, "must be a number from 0")
 
 
-def _check_detection(manifest: Manifest) -> None:
-    """Check that the outputs are points of grids over the picture, each with four distances and a logit per class."""
+def _check_keypoints(manifest: Manifest) -> int:
+    """Check the names of the keypoints and the lines between them, and return the number of output columns."""
+    from edgekit.runner import keypoints
+
+    require(manifest.head is not None, "head", None, "the task keypoints needs one")
+    check_keys("keypoints", manifest.keypoints, KEYPOINTS)
+    values: Any = manifest.keypoints
+    check_values("keypoints", values, KEYPOINTS)
+    names, skeleton = values["names"], values["skeleton"]
+    require(_are_unique(names), "keypoints.names", names, "keypoints need names of their own")
+    fits = all(0 <= end < len(names) for line in skeleton for end in line)
+    require(fits, "keypoints.skeleton", skeleton, f"there are {len(names)} keypoints, counted from 0")
+    return keypoints.FIELDS + keypoints.VALUES * len(names)
+
+
+def _check_boxes(manifest: Manifest) -> None:
+    """Check that the outputs are points of grids over the picture, each with a box and scores, or converted to that."""
     from edgekit.runner import boxes
 
     raw = manifest.raw
+    has_keypoints = manifest.task == "keypoints"
+    columns = _check_keypoints(manifest) if has_keypoints else boxes.BOX_SIDES + len(manifest.labels)
     if manifest.head is not None:
         from edgekit.runner.bundle import head_rules
 
         head_rules.check_head(manifest.head, manifest)
     shape = manifest.output_shape
-    require(raw.kind == "image", "raw.kind", raw.kind, "a detection takes pictures")
+    require(raw.kind == "image", "raw.kind", raw.kind, f"the task {manifest.task} takes pictures")
     input_size = manifest.input.answer[1:]
     require(
         input_size == raw.shape[:2],
@@ -305,7 +344,6 @@ def _check_detection(manifest: Manifest) -> None:
         list(input_size),
         f"the sample has {list(raw.shape[:2])}: resize before it",
     )
-    columns = boxes.BOX_SIDES + len(manifest.labels)
     require(len(shape) == 2 and shape[1] == columns, "outputs", list(shape), f"must be [points, {columns}] when joined")
     require(manifest.labels, "labels", manifest.labels, "name the classes")
     try:

@@ -1,4 +1,4 @@
-"""`predict --coco`: the boxes of all pictures as COCO results, in a JSON file that is complete or absent."""
+"""`predict --coco`: boxes and keypoints of all pictures as COCO results, in a JSON file that is complete or absent."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CocoResults:
     """
 
     def __init__(self, manifest: Manifest, out: str, paths: Sequence[str]) -> None:
-        if manifest.task != "detection":
+        if manifest.task not in ("detection", "keypoints"):
             raise InputError(f"--coco: COCO results hold boxes, but the task of the bundle is {manifest.task}")
         resize = input_path.find_step(manifest.raw.steps, "resize_picture")
         if resize is not None and resize["fit"] == "crop":
@@ -61,13 +61,17 @@ class CocoResults:
         self._results: dict[str, list[dict[str, Any]]] = {}
 
     def add(self, path: str, answer: Any) -> None:
-        """Add the boxes of a `Detection`, in pixels of the picture. A picture that is named twice counts once."""
+        """Add the boxes of a `Detection`, in pixels of the picture. A picture that is named twice counts once.
+
+        Each keypoint becomes x, y and the probability that it is visible.
+        """
         self._results[path] = [
             {
                 "image_id": self._images[path],
                 "category_id": self._categories[each.label],
                 "bbox": _bbox(each.box),
                 "score": each.probability,
+                **_keypoints(each),
             }
             for each in answer.boxes
         ]
@@ -86,6 +90,11 @@ def _bbox(sides: Sequence[float]) -> list[float]:
     """Return left, top, width and height; the width or height of a box whose sides are in the wrong order is 0."""
     left, top, right, bottom = sides
     return [left, top, max(0.0, right - left), max(0.0, bottom - top)]
+
+
+def _keypoints(box: Any) -> dict[str, list[float]]:
+    points = getattr(box, "keypoints", None)
+    return {"keypoints": [value for point in points.values() for value in point]} if points else {}
 
 
 def _image_id(path: str) -> int | str:

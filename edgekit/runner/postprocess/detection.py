@@ -23,6 +23,11 @@ class DetectedBox:
     probability: float
     box: tuple[float, float, float, float]
 
+    def describe(self) -> str:
+        """Return the sides of the box in words."""
+        left, top, right, bottom = self.box
+        return f"from {left:.0f}, {top:.0f} to {right:.0f}, {bottom:.0f}"
+
 
 @dataclass(frozen=True)
 class Detection:
@@ -41,7 +46,7 @@ class Detection:
         for each in self.boxes:
             counts[each.label] = counts.get(each.label, 0) + 1
         first = ", ".join(f"{count} {label}" for label, count in counts.items()) or "nothing"
-        return [first, *(f"  {each.probability:7.2%}  {each.label} {_sides(each)}" for each in self.boxes)]
+        return [first, *(f"  {each.probability:7.2%}  {each.label} {each.describe()}" for each in self.boxes)]
 
 
 def map_to_picture(detection: Detection, raw: RawSpec, size: tuple[int, int]) -> Detection:
@@ -51,11 +56,6 @@ def map_to_picture(detection: Detection, raw: RawSpec, size: tuple[int, int]) ->
         return detection
     transform = input_path.picture_transform(size, resize)
     return replace(detection, boxes=[replace(each, box=transform.to_picture(each.box)) for each in detection.boxes])
-
-
-def _sides(box: DetectedBox) -> str:
-    left, top, right, bottom = box.box
-    return f"from {left:.0f}, {top:.0f} to {right:.0f}, {bottom:.0f}"
 
 
 def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Detection]:

@@ -237,6 +237,7 @@ def write_examples(out: Path, data: Data, answers: Mapping[str, np.ndarray], shi
         labels=data.validation.y[indices],
         variants=np.array(names),
         answers=np.stack([answers[name][indices] for name in names]),
+        **({"skeleton": np.array(data.keypoints.skeleton, np.int64).reshape(-1, 2)} if data.keypoints else {}),
     )
 
 

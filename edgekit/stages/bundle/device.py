@@ -31,6 +31,7 @@ ANSWER_ATTRIBUTES = {
     "regression": "values",
     "anomaly": "is_anomaly",
     "detection": "boxes",
+    "keypoints": "boxes",
     "segmentation": "shares",
     "embedding": "embedding",
     "raw": "output",
@@ -197,6 +198,9 @@ def _describe_output(manifest: Manifest) -> str:
         return f"an anomaly where the mean squared error of the reconstruction is above {manifest.threshold:.6g}"
     if manifest.task == "detection":
         return f"boxes of {', '.join(manifest.labels)}: left, top, right, bottom in pixels, each with its probability"
+    if manifest.keypoints is not None:
+        points = ", ".join(manifest.keypoints["names"])
+        return f"boxes of {', '.join(manifest.labels)}, each with its probability, and in pixels the keypoints {points}"
     if manifest.task == "segmentation":
         return f"for each pixel one of {', '.join(manifest.labels)}"
     if manifest.task == "regression":

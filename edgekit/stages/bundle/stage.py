@@ -14,7 +14,7 @@ from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.errors import BudgetMissed
 from edgekit.core.schema.streams import StreamResult
-from edgekit.core.tasks import anomaly, detection
+from edgekit.core.tasks import anomaly
 from edgekit.core.variants import Variant, open_variant, read_model_files, read_variants
 from edgekit.data import Data
 from edgekit.device import pyz
@@ -38,6 +38,7 @@ ACTIVATIONS = {
     "regression": "none",
     "anomaly": "none",
     "detection": "sigmoid",
+    "keypoints": "sigmoid",
     "segmentation": "none",
     "embedding": "none",
 }
@@ -130,8 +131,9 @@ def _pack(
         task=spec.task,
         activation="none" if variant.model == "baseline" and spec.gives_probabilities else ACTIVATIONS[spec.task],
         threshold=_threshold(convert, variant, data, config, spec) if spec.task == "anomaly" else None,
-        boxes=_box_options(convert, variant, data, spec) if spec.task == "detection" else None,
+        boxes=_box_options(convert, variant, data, spec) if spec.task in tasks.BOX_TASKS else None,
         head=variant.head,
+        keypoints=data.keypoints.to_dict() if data.keypoints else None,
     )
     manifest = replace(manifest, reference=reference.MEMBER)
     stream = _evaluate_stream(convert, variant, data, config, spec, manifest)
@@ -236,7 +238,8 @@ def _declared_smoothing(stream: StreamResult | None, config: BundleConfig) -> di
 def _box_options(convert: Artifact, variant: Variant, data: Data, spec: store.ModelSpec) -> dict[str, Any]:
     """Return the options that decide which boxes are answers: the probability limit that is best on validation."""
     outputs = _outputs(convert, variant, np.asarray(data.validation.x), spec)
-    options = BoxOptions(least_probability=detection.best_probability(outputs, data.validation.y))
+    best = tasks.load_task(spec.task).best_probability(outputs, data.validation.y)
+    options = BoxOptions(least_probability=best)
     gives_one_box = variant.model == "baseline" and spec.source is not None and spec.source.suppressed
     return (options._replace(overlap=1.0) if gives_one_box else options)._asdict()
 

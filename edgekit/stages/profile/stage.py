@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from edgekit.core import artifacts, progress
+from edgekit.core import artifacts, progress, tasks
 from edgekit.core.artifacts import Artifact
 from edgekit.data import Data
 from edgekit.models import dry_run, reparameterize, store
@@ -52,9 +52,10 @@ def load_model_file(
             threads=config.threads,
             task=data.task,
             tensors=data.tensors or (),
+            keypoints=data.keypoint_count,
             cut_file=cut_file,
             head=origin["model"].get("head"),
-            labelled=labelled_train_samples(data, MAX_SAMPLES) if data.task == "detection" else None,
+            labelled=labelled_train_samples(data, MAX_SAMPLES) if data.task in tasks.BOX_TASKS else None,
         )
         task_outputs.check_answers(path.name, outputs, split.y, data.classes, origin["preprocess"], data.task)
         spec = spec_for(data, None, {}, origin["preprocess"], store.Source(**facts))
@@ -74,7 +75,8 @@ def describe(spec: store.ModelSpec) -> str:
         else next((name for name, applies in output_kinds.items() if applies), "logits")
     )
     cost = f", {source.parameters:,} parameters, {source.macs / 1e6:.1f} M multiply-adds" if source.parameters else ""
-    prefix = {"detection": "boxes and ", "segmentation": "a grid of "}.get(spec.task, "")
+    prefixes = {"detection": "boxes and ", "keypoints": "boxes, keypoints and ", "segmentation": "a grid of "}
+    prefix = prefixes.get(spec.task, "")
     outputs = (
         f"{spec.num_classes} {kind}" if spec.task == "regression" else f"{prefix}{kind} of {spec.num_classes} classes"
     )

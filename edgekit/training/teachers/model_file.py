@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from edgekit.models.files.interface import Tensors
 
-SUPPORTED_TASKS: tuple[Task, ...] = ("classification", "regression", "detection", "segmentation")
+SUPPORTED_TASKS: tuple[Task, ...] = ("classification", "regression", "detection", "keypoints", "segmentation")
 """Tasks for which a model file can be used."""
 LIBRARIES = ("ai-edge-litert", "keras", "onnxruntime", "openvino", "tensorflow")
 """Libraries that may run a model file."""
@@ -141,6 +141,7 @@ def logits_and_facts(
     threads: int = 0,
     task: Task = "classification",
     tensors: Tensors = (),
+    keypoints: int = 0,
     cut_file: Path | None = None,
     head: str | None = None,
     labelled: tuple[np.ndarray, np.ndarray] | None = None,
@@ -148,9 +149,10 @@ def logits_and_facts(
     """Run a model file that is to be the baseline of a run, and return its logits and facts about the model.
 
     The facts are the fields of `models.store.Source`. In addition to what `logits` checks, the model must be usable on
-    a device. `x` needs at least one sample. If the model is a detector that decodes its boxes itself, the file without
-    the decoding is written to `cut_file`, and the facts are those of this file. If its outputs can be read in several
-    ways, the way is that with the name `head`, or that which is best on the `labelled` samples (x, y).
+    a device. `x` needs at least one sample. `keypoints` is the number of keypoints of each object in the data. If the
+    model is a detector that decodes its boxes itself, the file without the decoding is written to `cut_file`, and the
+    facts are those of this file. If its outputs can be read in several ways, the way is that with the name `head`, or
+    that which is best on the `labelled` samples (x, y).
     """
     outputs, facts = _run(
         teacher,
@@ -161,6 +163,7 @@ def logits_and_facts(
         task,
         tensors,
         is_baseline=True,
+        keypoints=keypoints,
         cut_file=cut_file,
         head=head,
         labelled=labelled,
@@ -178,6 +181,7 @@ def _run(
     tensors: Tensors,
     *,
     is_baseline: bool,
+    keypoints: int = 0,
     progress: Callable[[int, int], None] | None = None,
     cut_file: Path | None = None,
     head: str | None = None,
@@ -226,6 +230,7 @@ def _run(
             "is_baseline": is_baseline,
             "tensors": list(tensors),
             "head": head,
+            "keypoints": keypoints,
         }
         facts = _run_in_process(teacher.path, job, home, timeout_s, report_progress)
         if cut_file is not None and (home / CUT).exists():

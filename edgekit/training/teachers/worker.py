@@ -37,6 +37,7 @@ def write_logits(
     is_baseline: bool,
     tensors: list[dict[str, Any]],
     head: str | None,
+    keypoints: int,
 ) -> dict[str, Any]:
     """Write the logits of the samples to the folder `home`, and return facts about the model.
 
@@ -47,10 +48,11 @@ def write_logits(
     x = np.load(folder / SAMPLES, mmap_mode="r", allow_pickle=False)
     steps = pipeline(preprocess)
     sample = steps(x[:1]).shape[1:]
-    needed = task_outputs.for_task(task, classes, sample)
+    needed = task_outputs.for_task(task, classes, sample, keypoints=keypoints)
     file = Path(path)
     try:
-        detector = _read_detector(file, kind, needed, folder, x, steps, head) if task == "detection" else None
+        has_boxes = task in tasks.BOX_TASKS
+        detector = _read_detector(file, kind, needed, folder, x, steps, head) if has_boxes else None
     except Exception as error:
         raise _model_error("cannot be read as a detector", error) from None
     if detector is not None:

@@ -15,6 +15,7 @@ from edgekit.core.errors import DataError
 from edgekit.core.tasks import TASKS, anomaly, classification, multi_label, regression
 
 from . import test_detection as made_boxes
+from . import test_keypoints as made_poses
 from . import test_segmentation as made_masks
 
 SAMPLES = 300
@@ -42,6 +43,10 @@ def drawn(task: str, noise: float, seed: int = 1) -> dict[str, np.ndarray | None
         y = made_boxes.labels(SAMPLES, seed, most=4)
         shape = np.broadcast_to(np.float32(0), (SAMPLES, 3, made_boxes.HEIGHT, made_boxes.WIDTH))
         return {"y": y, "outputs": made_boxes.answered(y, noise, seed), "inputs": shape}
+    if task == "keypoints":
+        y = made_poses.labels(SAMPLES, seed, most=4)
+        shape = np.broadcast_to(np.float32(0), (SAMPLES, 3, made_poses.HEIGHT, made_poses.WIDTH))
+        return {"y": y, "outputs": made_poses.answered(y, noise, seed), "inputs": shape}
     if task == "segmentation":
         y = made_masks.labels(SAMPLES, seed)
         return {"y": y, "outputs": made_masks.answered(y, noise, seed), "inputs": None}
@@ -70,7 +75,7 @@ def test_every_file_is_a_task_and_offers_all_that_is_promised() -> None:
 def test_a_second_accuracy_is_a_fraction_that_falls_too_and_has_another_name(task: str) -> None:
     before, worse = marks(task, 0.2), marks(task, 0.9)
     second = tasks.second_metric(before)
-    assert (second is not None) == (task == "detection")
+    assert (second is not None) == (task in tasks.BOX_TASKS)
     if second:
         assert second.metric != tasks.load_task(task).METRIC
         assert 1 >= second.compute(before) > second.compute(worse) >= 0
@@ -113,7 +118,7 @@ def test_other_samples_cannot_be_compared(task: str) -> None:
 @pytest.mark.parametrize("task", [task for task in TASKS if task != "classification"])
 def test_the_bound_holds_as_often_as_it_says(task: str) -> None:
     """Two networks equally good: the drop of all samples, 0, is within nearly all bounds of drawn ones."""
-    draws = 40 if task in ("detection", "segmentation") else 100  # they take half a second each
+    draws = 40 if task in (*tasks.BOX_TASKS, "segmentation") else 100  # they take half a second each
     held = [
         tasks.drop(marks(task, 0.5, seed), tasks.load_task(task).score_samples(**other(task, seed)), 0.9).bound_pp >= 0
         for seed in range(draws)
@@ -127,6 +132,8 @@ def other(task: str, seed: int) -> dict[str, np.ndarray | None]:
     found = drawn(task, 0.5, seed)
     if task == "detection":
         return {**found, "outputs": made_boxes.answered(np.asarray(found["y"]), 0.5, seed + 1000)}
+    if task == "keypoints":
+        return {**found, "outputs": made_poses.answered(np.asarray(found["y"]), 0.5, seed + 1000)}
     if task == "segmentation":
         return {**found, "outputs": made_masks.answered(np.asarray(found["y"]), 0.5, seed + 1000)}
     random = np.random.default_rng([seed, 8])
@@ -185,7 +192,8 @@ def test_what_always_says_the_same_is_no_better_than_it_says(task: str) -> None:
     assert saying.startswith("always ")
     if task != "anomaly":
         assert tasks.why_no_better_than_guessing(task, given["outputs"], given["y"]) == ""
-        told = tasks.why_no_better_than_guessing(task, np.zeros_like(given["outputs"]), given["y"])
+        nothing = np.full_like(given["outputs"], -9 if task == "keypoints" else 0)  # points of 0 may lie in objects
+        told = tasks.why_no_better_than_guessing(task, nothing, given["y"])
         assert f"on validation, and {saying} would give" in told
 
 
@@ -298,6 +306,7 @@ OF_EACH = {
     "multi_label": ("v", "w", "x", "y", "z"),
     "anomaly": ("normal", "anomaly"),
     "detection": ("a", "b", "c"),
+    "keypoints": made_poses.NAMES,
     "segmentation": made_masks.NAMES,
     "embedding": ("a", "b", "c", "d"),
 }
@@ -316,7 +325,7 @@ def test_groups_hold_every_sample_and_a_worse_network_scores_worse(task: str) ->
     before, after = kind.groups(good, y, names), kind.groups(bad, y, names)
     assert [group.name for group in before] == [group.name for group in after]
     wanted = {"multi_label": int(y.sum()), "regression": 2 * SAMPLES}.get(task, SAMPLES)
-    wanted = int((y[:, 1:, 0] >= 0).sum()) if task == "detection" else wanted
+    wanted = int((y[:, 1:, 0] >= 0).sum()) if task in tasks.BOX_TASKS else wanted
     wanted = int((y != 255).sum()) if task == "segmentation" else wanted
     assert sum(group.samples for group in before) == wanted
     worse = [(a.score < b.score) == kind.SCORE_RISES for b, a in zip(before, after, strict=True) if a.score != b.score]
@@ -333,7 +342,7 @@ def test_answers_and_labels_are_told_in_words(task: str) -> None:
     assert len(said) == len(meant) == SAMPLES
     if task == "segmentation":  # shares of the picture, whose last per cent may differ
         assert said[0].endswith(("ground", "disc", "bar")) and meant[-1] == "nothing"
-    elif task == "detection":  # as many of each, and they may lie elsewhere
+    elif task in tasks.BOX_TASKS:  # as many of each, and they may lie elsewhere
         assert all(a == b for a, b, right in zip(said, meant, kind.is_correct(answers, y), strict=True) if right)
     elif task != "regression":  # whose right answers need not be the very same number
         assert [a == b for a, b in zip(said, meant, strict=True)] == kind.is_correct(answers, y).tolist()

@@ -213,7 +213,7 @@ def test_an_unknown_head_is_refused_with_every_output(build: Any, tmp_path: Path
 @pytest.mark.parametrize(
     ("task", "words"),
     [
-        ("pose", "key points"),
+        ("pose", "keypoints"),
         ("segment", "masks"),
         ("obb", "rotated boxes, which have an angle"),
         ("classify", "classifier"),
