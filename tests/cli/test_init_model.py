@@ -275,7 +275,7 @@ def test_optimize_gives_a_bundle_for_each_target(kind: str, tmp_path: Path) -> N
     arguments = ("optimize", tmp_path / "net.onnx", "--data", tmp_path / "data", "--out", tmp_path, "--drop", "60pp")
     done = edgekit(*arguments)
     assert done.exit_code == 0, done.output
-    decision = json.loads((tmp_path / "artifacts/net/bundle/decision.json").read_text())
+    decision = json.loads((tmp_path / "artifacts/net/bundles/decision.json").read_text())
     assert sorted(decision["bundles"]) == ["onnx", "openvino", "tflite"]
     again = edgekit(*arguments)
     assert again.exit_code == 0 and "already there" in again.output
