@@ -5,7 +5,7 @@ pixels, logits become probabilities, and all of them are concatenated in one out
 scale, which cannot hold pixels and probabilities together. The tensors before the decoding can be quantized well.
 
 The place to cut is found by evidence and not by the names of operators, which differ between exporters. The file is run
-on a random image with its intermediate tensors as additional outputs. A tensor with four numbers for each point is the
+on an image with its intermediate tensors as additional outputs. A tensor with four numbers for each point is the
 code of the boxes if decoding it gives the boxes of the file, and a tensor with a number for each class is the logits if
 its sigmoid gives the scores of the file. What matches is therefore proved for this file.
 """
@@ -341,8 +341,12 @@ def _is_close(one: np.ndarray, other: np.ndarray, tolerance: float) -> bool:
         return bool((np.abs(one - other) <= tolerance * np.maximum(1, np.abs(other) / FAR)).all())
 
 
-def trace(content: bytes, size: Sequence[int]) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
-    """Run a model on a random image; return its outputs, and its float32 intermediate tensors by name.
+def trace(
+    content: bytes, size: Sequence[int], image: np.ndarray | None = None
+) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
+    """Run a model on an image; return its outputs, and its float32 intermediate tensors by name.
+
+    `image` is (height, width, channels) as the network takes it, by default a random one.
 
     Raises
     ------
@@ -370,8 +374,10 @@ def trace(content: bytes, size: Sequence[int]) -> tuple[list[np.ndarray], dict[s
     try:
         session = runner.session(model.SerializeToString(), None)
         source = session.get_inputs()[0]
-        image = np.random.default_rng(0).random((1, source.shape[1], *size), dtype=np.float32)
-        results = session.run(None, {source.name: image})
+        batch = np.random.default_rng(0).random((1, source.shape[1], *size), dtype=np.float32)
+        if image is not None:
+            batch = np.ascontiguousarray(image.transpose(2, 0, 1)[None], dtype=np.float32)
+        results = session.run(None, {source.name: batch})
     except runner.runtime_errors() as error:
         reason = " ".join(str(error).split())[:300]
         raise ModelError(f"does not run on an image of {size[1]}×{size[0]} pixels: {reason}") from None

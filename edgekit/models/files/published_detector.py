@@ -7,7 +7,7 @@ An ONNX file is then cut before its decoding (`onnx_detector`). A file that cann
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ class PublishedDetector:
     is_suppressed: bool
 
 
-def read(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarray] = ()) -> PublishedDetector | None:
+def read(path: Path, kind: str, needed: TaskOutputs, samples: Sequence[np.ndarray] = ()) -> PublishedDetector | None:
     """Recognise the detector at `path`; None if it gives distances and logits, which need no conversion.
 
     Parameters
@@ -66,8 +66,8 @@ def read(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarra
     needed
         The outputs of the task, for its classes and the size of the images.
     samples
-        Images (height, width, channels) as the network takes them, in which a file that keeps only likely boxes finds
-        some, whereas it may find none in a random image.
+        Images (height, width, channels) as the network takes them, an array or a list. A file that keeps only likely
+        boxes finds some in them, whereas it may find none in a random image.
 
     Raises
     ------
@@ -82,15 +82,16 @@ def read(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarra
         if onnx_detector.HEAD in facts:
             return PublishedDetector(facts.get(onnx_detector.DECODING, ""), None, facts[onnx_detector.HEAD], False)
         _refuse_other_tasks(facts)
-        outputs, tensors = onnx_detector.trace(content, needed.size)
-        if _are_distances(outputs, needed):
-            return None
-        candidates = forms(outputs, needed.size, needed.classes)
-        for form in candidates:
-            if (cut := onnx_detector.cut(content, form, tensors)) is not None:
-                head = cut[1]._asdict() if cut[1] else None
-                is_suppressed = form.is_finished or _is_end_to_end(facts)
-                return PublishedDetector(form.description, cut[0], head, is_suppressed)
+        for image in (None, *samples[:1]):  # random images saturate some networks, whose tensors then prove nothing
+            outputs, tensors = onnx_detector.trace(content, needed.size, image)
+            if _are_distances(outputs, needed):
+                return None
+            candidates = forms(outputs, needed.size, needed.classes)
+            for form in candidates:
+                if (cut := onnx_detector.cut(content, form, tensors)) is not None:
+                    head = cut[1]._asdict() if cut[1] else None
+                    is_suppressed = form.is_finished or _is_end_to_end(facts)
+                    return PublishedDetector(form.description, cut[0], head, is_suppressed)
     candidates = [form for form in candidates if form.is_valid]
     if not candidates:
         for outputs in _outputs(path, kind, needed, samples):
@@ -164,7 +165,7 @@ def _refuse_other_tasks(facts: dict[str, Any]) -> None:
         )
 
 
-def _outputs(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarray]) -> Iterator[list[np.ndarray]]:
+def _outputs(path: Path, kind: str, needed: TaskOutputs, samples: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
     """Yield what a file gives for a random image and for each of the samples, each output (1, …)."""
     raw = RawOutputs(needed.classes, "detection", needed.size)
     opened = module(kind).open(path, 1, (), raw)
