@@ -47,10 +47,11 @@ def compare(answers: Sequence[np.ndarray], expected: Sequence[np.ndarray], least
     """Compare boxes (n, 6) of each picture: left, top, right, bottom, score, class.
 
     Each box of the package, the most probable first, takes the nearest box of its class that no other one has taken.
-    Boxes whose score is `least` but for rounding may be on one side only.
+    Boxes whose score is `least` but for rounding may be on one side only, and boxes without area are left out.
     """
     missing = additional = second = 0
     pixels, scores = [0.0], [0.0]
+    expected = [each[(each[:, 2] > each[:, 0]) & (each[:, 3] > each[:, 1])] for each in expected]
     for own, other in zip(answers, expected, strict=True):
         free = np.ones(len(own), dtype=bool)
         for box in other[np.argsort(-other[:, 4], kind="stable")]:

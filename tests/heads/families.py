@@ -26,6 +26,8 @@ class Family:
         The preprocess steps of the bundle.
     file
         The name of the file that the package exports.
+    suppresses
+        Whether the file itself suppresses boxes, so that there are none to compare before suppression.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Family:
     size: tuple[int, int] = (192, 256)
     steps: Steps = field(default_factory=lambda: BYTES_TO_ONE)
     file: str = "net.onnx"
+    suppresses: bool = False
 
 
 BYTES: Steps = []
@@ -47,7 +50,7 @@ SQUARE = (192, 192)
 FAMILIES = (
     Family("YOLOv5u", ULTRALYTICS, "yolov5n"),
     Family("YOLOv8", ULTRALYTICS, "yolov8n"),
-    Family("YOLOv8 with suppression", ULTRALYTICS, "yolov8n suppressed"),
+    Family("YOLOv8 with suppression", ULTRALYTICS, "yolov8n suppressed", suppresses=True),
     Family("YOLOv9", ULTRALYTICS, "yolov9t"),
     Family("YOLOv10", ULTRALYTICS, "yolov10n"),
     Family("YOLOv10 end-to-end", ULTRALYTICS, "yolov10n end-to-end"),

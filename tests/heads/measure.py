@@ -112,6 +112,8 @@ def compared(family: Family, home: Path, answers: dict[str, Any]) -> Measured:
     except EdgekitError as error:
         return Measured(family.name, answers["package"], refusal=str(error).removeprefix(f"{file}: "))
     found = {}
+    if family.suppresses:
+        answers = {**answers, "candidates": answers["boxes"]}
     for key, overlap in (("candidates", 1.0), ("boxes", 1.0 if detector.facts["suppressed"] else OVERLAP)):
         model = load(detector.bundled(LEAST, MOST, overlap), trial=False)
         own = [_as_rows(model.predict(sample).boxes) for sample in samples]

@@ -64,10 +64,10 @@ def test_boxes_are_those_of_the_definition(seed: int, options: BoxOptions) -> No
 
 
 def test_of_equal_logits_the_first_point_and_the_first_class_come_first() -> None:
-    rows = np.zeros((POINTS, 6), dtype=np.float32)
+    rows = np.concatenate([np.full((POINTS, 4), 0.25), np.zeros((POINTS, 2))], axis=1).astype(np.float32)
     found = Decoder(SIZE, POINTS, BoxOptions(0.5, 0.5, 100))(rows)
     assert found.classes.tolist()[:4] == [0, 1, 0, 1]
-    assert found.sides[0].tolist() == [4, 4, 4, 4]
+    assert found.sides[0].tolist() == [2, 2, 6, 6]
 
 
 def test_a_box_outside_the_picture_or_with_its_sides_reversed_is_no_answer() -> None:

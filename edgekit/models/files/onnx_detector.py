@@ -5,7 +5,7 @@ pixels, logits become probabilities, and all of them are concatenated in one out
 scale, which cannot hold pixels and probabilities together. The tensors before the decoding can be quantized well.
 
 The place to cut is found by evidence and not by the names of operators, which differ between exporters. The file is run
-on a random image with its intermediate tensors as additional outputs. A tensor with four numbers for each point is the
+on an image with its intermediate tensors as additional outputs. A tensor with four numbers for each point is the
 code of the boxes if decoding it gives the boxes of the file, and a tensor with a number for each class is the logits if
 its sigmoid gives the scores of the file. The values of the file itself therefore prove that the place is right.
 """

@@ -7,7 +7,7 @@ An ONNX file is then cut before its decoding (`onnx_detector`). A file that cann
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -152,7 +152,8 @@ def readings(
         _refuse_other_tasks(facts, needed)
         traces = (onnx_detector.trace(content, needed.size, each) for each in (None, *islice(samples, MAX_TRACED)))
     outputs: list[np.ndarray] = []
-    for outputs, tensors in traces:
+    uncut: list[PublishedDetector] = []
+    for number, (outputs, tensors) in enumerate(traces):
         if named is None and _are_distances(outputs, needed):
             return []
         candidates = [
@@ -164,10 +165,14 @@ def readings(
             is_suppressed = _is_end_to_end(facts)
             if (detector := _without_decoding(content, candidates, tensors, is_suppressed)) is not None:
                 return [detector]
-        if valid := [form for form in candidates if form.is_valid]:
+        if not uncut and (valid := [form for form in candidates if form.is_valid]):
             suppresses = content is not None and onnx_detector.suppresses(content)
             fixed = _with_output_shapes(content, outputs) if content is not None and is_changed else None
-            return [_uncut(form, outputs, needed, suppresses, fixed) for form in valid]
+            uncut = [_uncut(form, outputs, needed, suppresses, fixed) for form in valid]
+        if uncut and (content is None or number):
+            return uncut  # noise saturates some networks, so that a file is cut only with a picture
+    if uncut:
+        return uncut
     raise ModelError(_refusal(outputs, needed, head))
 
 
@@ -241,7 +246,7 @@ def _check_keypoints(count: int, needed: TaskOutputs) -> None:
         )
 
 
-def _outputs(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarray]) -> Iterator[list[np.ndarray]]:
+def _outputs(path: Path, kind: str, needed: TaskOutputs, samples: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
     """Yield what a file gives for a random image and for each of the samples, each output (1, …)."""
     raw = RawOutputs(needed.classes, "detection", needed.size)
     opened = module(kind).open(path, 1, (), raw)

@@ -69,6 +69,9 @@ def spread(layers: dict[nn.Module, Sequence[Channels]], run: Run) -> None:
 
     None of the layers may depend on another one.
     """
+    for layer in layers:
+        if not layer.weight.any():  # type: ignore[operator, union-attr]
+            nn.init.normal_(layer.weight)  # type: ignore[arg-type]
     seen: dict[nn.Module, list[torch.Tensor]] = {layer: [] for layer in layers}
 
     def keep(layer: nn.Module, inputs: Sequence[Any], output: torch.Tensor) -> None:

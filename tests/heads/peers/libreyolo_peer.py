@@ -28,11 +28,11 @@ class Network:
 
 NETWORKS = {
     "yolox": Network("LibreYOLOX", "n", {
-        r".*cls_preds\.\d": [classes(-2.0)], r".*obj_preds\.\d": [Channels(1, (-2.0,), 2.0)],
-        r".*reg_preds\.\d": [sides()],
+        r".*cls_preds\.\d": [classes(-4.0, 1.5)], r".*obj_preds\.\d": [Channels(1, (1.0,))],
+        r".*reg_preds\.\d": [sides(0.0, 0.5)],
     }),
     "yolo7": Network("LibreYOLO7", "b", {
-        r".*head_conv": [sides(), Channels(1, (-2.0,), 2.0), classes(-2.0)],
+        r".*head_conv": [sides(), Channels(1, (1.0,), 2.0), classes(-5.0)],
     }),
     "yolo9": Network("LibreYOLO9", "t", {
         r"head\.cv3\.\d\.2": [classes()], r"head\.cv2\.\d\.2": [distributions(16)],
@@ -48,12 +48,12 @@ NETWORKS = {
         r"head\.pred_cls\.\d": [classes()], r"head\.pred_reg\.\d": [distributions(17)],
     }),
     "rtmdet": Network("LibreRTMDet", "t", {
-        r"head\.rtm_cls\.\d": [classes()], r"head\.rtm_reg\.\d": [sides(1.5, 0.5)],
+        r"head\.rtm_cls\.\d": [classes()], r"head\.rtm_reg\.\d": [sides(2.5, 0.5)],
     }),
     "dfine": Network("LibreDFINE", "n", {r".*dec_score_head\.\d": [classes(-2.5)]}),
     "rtdetr": Network("LibreRTDETR", "r18", {r".*dec_score_head\.\d": [classes(-2.5)]}),
     "ssd": Network("LibreSSD", "300", {
-        r".*classification_head\.module_list\.\d": [Channels(1, (5.4,), 1.0), classes(0.0)],
+        r".*classification_head\.module_list\.\d": [Channels(1, (8.0,), 1.0), classes(0.0)],
         r".*regression_head\.module_list\.\d": [sides()],
     }),
     "retinanet": Network("LibreRetinaNet", "r50", {r".*cls_logits": [classes(-6.0)], r".*bbox_reg": [sides(0.0, 0.5)]}),

@@ -54,7 +54,7 @@ def _last_layers(network: nn.Module, is_set: bool) -> dict[nn.Module, list[calib
     head = network.model[-1]  # type: ignore[operator, index]
     if is_set:
         return {head.dec_score_head[-1]: [calibration.classes(mean=-2.5)]}
-    sides = calibration.sides(1.5, 0.5) if head.reg_max == 1 else calibration.distributions(head.reg_max)
+    sides = calibration.sides(2.5, 0.5) if head.reg_max == 1 else calibration.distributions(head.reg_max)
     layers: dict[nn.Module, list[calibration.Channels]] = {}
     for prefix in ("", "one2one_"):
         if getattr(head, f"{prefix}cv3", None) is not None:

@@ -30,7 +30,9 @@ def bundled(path: Path, target: str, home: Path) -> Path:
 def suppressed(answer: Answer, overlap: float) -> list[tuple[str, float, list[float]]]:
     """The boxes that remain, best first, by the definition of greedy suppression in float64."""
     sides = np.minimum(np.maximum(answer[0], 0), [SIZE[1], SIZE[0]] * 2)
-    places = [(score, place, kind) for (place, kind), score in np.ndenumerate(answer[1]) if score >= LEAST]
+    has_area = (sides[:, 2:] > sides[:, :2]).all(axis=1)
+    likely = (answer[1] >= LEAST) & has_area[:, None]
+    places = [(score, place, kind) for (place, kind), score in np.ndenumerate(answer[1]) if likely[place, kind]]
     kept: list[tuple[str, float, list[float]]] = []
     for score, place, kind in sorted(places, key=lambda each: (-each[0], each[1])):
         if all(LABELS[kind] != label or _overlap(sides[place], other) <= overlap for label, _, other in kept):
