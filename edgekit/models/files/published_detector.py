@@ -7,7 +7,7 @@ An ONNX file is then cut before its decoding (`onnx_detector`). A file that cann
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
