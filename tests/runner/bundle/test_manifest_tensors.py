@@ -140,7 +140,7 @@ BROKEN: list[tuple[Callable[[], Manifest], str]] = [
     (lambda: with_raw(input_path=({"step": "read_tensors", "names": ["a"]},)), "read_tensors: has the options"),
     (lambda: made(preprocess=[{"step": "scale", "factor": 0.5}]),
      "preprocess: got .*; the network itself scales several tensors"),
-    (lambda: made(task="detection"), "raw.kind: got 'tensors'; a detection takes pictures"),
+    (lambda: made(task="detection"), "raw.kind: got 'tensors'; the task detection takes pictures"),
     (lambda: made(task="segmentation", labels=["a", "b", "c"]), "of pictures"),
 ]  # fmt: skip
 
