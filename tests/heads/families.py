@@ -70,6 +70,8 @@ FAMILIES = (
         {"step": "bgr"}, {"step": "normalize", "mean": [103.53, 116.28, 123.675], "std": [57.375, 57.12, 58.395]},
     ]),
     Family("SSD", LIBREYOLO, "ssd", (300, 300), SSD_STEPS),
+    Family("D-FINE", LIBREYOLO, "dfine", (640, 640)),
+    Family("RT-DETR", LIBREYOLO, "rtdetr", (640, 640)),
     Family("RetinaNet", LIBREYOLO, "retinanet", SQUARE, IMAGENET),
     Family("FCOS", LIBREYOLO, "fcos", SQUARE, IMAGENET),
 )  # fmt: skip

@@ -83,7 +83,8 @@ def spread(layers: dict[nn.Module, Sequence[Channels]], run: Run) -> None:
         run()
         for handle, (layer, parts) in zip(handles, layers.items(), strict=True):
             handle.remove()
-            _spread(layer, parts, torch.cat(seen[layer]))
+            if seen[layer]:  # a decoder may use only the last of several
+                _spread(layer, parts, torch.cat(seen[layer]))
 
 
 def _spread(layer: nn.Module, parts: Sequence[Channels], outputs: torch.Tensor) -> None:

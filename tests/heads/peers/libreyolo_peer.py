@@ -75,7 +75,14 @@ def answer(job: peer.Job) -> peer.Answers:
     size = job.size[0] if job.size[0] == job.size[1] else job.size
     prepare = model._get_preprocess_numpy()
     batches = [
-        torch.from_numpy(np.stack([prepare(picture, size)[0] for picture in batch.permute(0, 2, 3, 1).byte().numpy()]))
+        torch.from_numpy(
+            np.stack(
+                [
+                    prepare(picture, size)[0].reshape(3, *job.size)
+                    for picture in batch.permute(0, 2, 3, 1).byte().numpy()
+                ]
+            )
+        )
         for batch in job.batches()
     ]
     run = lambda: [model.model(batch) for batch in batches]  # noqa: E731
