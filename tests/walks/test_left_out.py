@@ -35,7 +35,7 @@ def test_the_run_goes_on_and_tells_what_was_left_out(out: Path) -> None:
     for row in result["left_out"]:
         assert row["kind"] == "numerics" and "at least 199 dB required" in row["cause"]
         assert row["advice"].startswith("float16's 11 bits are too few")
-    said = " ".join(done.stdout.split())
+    said = " ".join(run_edgekit("status", str(out / "tiny"), "--all").stdout.split())
     page, notebook = (out / "tiny" / name for name in ("report.html", "notebooks/05_convert.ipynb"))
     for name in HALVES:
         assert f"Left out: {name}: baseline: " in said
