@@ -58,7 +58,6 @@ FAMILIES = (
     Family("YOLO12", ULTRALYTICS, "yolo12n"),
     Family("YOLO26", ULTRALYTICS, "yolo26n"),
     Family("YOLO26 end-to-end", ULTRALYTICS, "yolo26n end-to-end"),
-    Family("RT-DETR-l", ULTRALYTICS, "rtdetr-l"),
     Family("YOLOX", LIBREYOLO, "yolox", SQUARE, BGR_BYTES),
     Family("YOLOv7", LIBREYOLO, "yolo7", SQUARE),
     Family("YOLOv9 of libreyolo", LIBREYOLO, "yolo9"),
@@ -70,8 +69,6 @@ FAMILIES = (
         {"step": "bgr"}, {"step": "normalize", "mean": [103.53, 116.28, 123.675], "std": [57.375, 57.12, 58.395]},
     ]),
     Family("SSD", LIBREYOLO, "ssd", (300, 300), SSD_STEPS),
-    Family("D-FINE", LIBREYOLO, "dfine", (640, 640)),
-    Family("RT-DETR", LIBREYOLO, "rtdetr", (640, 640)),
     Family("RetinaNet", LIBREYOLO, "retinanet", SQUARE, IMAGENET),
     Family("FCOS", LIBREYOLO, "fcos", SQUARE, IMAGENET),
 )  # fmt: skip
