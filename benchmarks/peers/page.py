@@ -249,8 +249,12 @@ def _summary(results: PeerResults) -> str:
             reason = "–" if count == 0 else "none of our files is within the budget"
             rows.append([title, "the winner", str(count), reason, "–"])
     header = ("target", "compared with", "files", "better ones", "their p50 / ours")
+    rule = (
+        "A file counts as better if it is no less accurate on test and is also smaller or significantly faster. "
+        "A smaller file counts even if it is slower."
+    )
     return f"""
-A file counts as better if it is no less accurate on test and is also smaller or significantly faster. A smaller file counts even if it is slower.
+{rule}
 
 {markdown(header, rows, text_columns=(0, 1, 3))}
 """
