@@ -246,7 +246,7 @@ def _check_keypoints(count: int, needed: TaskOutputs) -> None:
         )
 
 
-def _outputs(path: Path, kind: str, needed: TaskOutputs, samples: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
+def _outputs(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.ndarray]) -> Iterator[list[np.ndarray]]:
     """Yield what a file gives for a random image and for each of the samples, each output (1, …)."""
     raw = RawOutputs(needed.classes, "detection", needed.size)
     opened = module(kind).open(path, 1, (), raw)
