@@ -58,13 +58,14 @@ def optimize(
         run_name = name or re.sub(r"[^a-z0-9_-]+", "-", Path(file).stem.lower()).strip("-_")[:64] or DEFAULT_NAME
         config = out / f"{run_name}.yaml"
         options = ModelOptions(file, preprocess, _drop_pp(drop), _targets(targets), head)
-        if config.exists():
+        is_new = not config.exists()
+        if not is_new:
             _check_existing(config, options, data)
             print(f"using  {config}, which is already there")
         else:
             create_project(run_name, None, data, out, force=False, say=print, model=options)
         plan = load_plan(config, [], checked_before=True)
-        outcome = run_plan(plan, out / "artifacts")
+        outcome = run_plan(plan, out / "artifacts", checked=is_new)
         show_result(outcome, out / "artifacts" / plan.run.name)
         if not outcome.result["verdict"]["met"]:
             raise typer.Exit(BudgetMissed.exit_code)

@@ -261,8 +261,10 @@ def draft_model_config(
     chosen, tried = comparison.decide(preprocess)
     if head is None and any(each.reading != chosen.reading for each in tried):
         head = chosen.head
-    section = {key: value for key, value in section.items() if key not in GEOMETRY_OPTIONS} | {**chosen.chain.geometry}
-    data = read_data(name, task, section)
+    usual = section
+    section = {key: value for key, value in usual.items() if key not in GEOMETRY_OPTIONS} | {**chosen.chain.geometry}
+    if section != usual:
+        data = read_data(name, task, section)
     splits = (data.train, data.calibration, data.validation, data.test)
     sizes = SplitSizes(*map(len, splits))
     if drop_pp is None:
