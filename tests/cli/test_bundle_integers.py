@@ -75,7 +75,7 @@ def test_bytes_that_would_saturate_are_refused_with_the_step(tmp_path: Path) -> 
     assert edgekit("bundle", model, *words) == 2
     assert "takes int8 in steps of 0.00392157, from 0 to 1, and the preprocess makes 0 to 255" in last_output()
     assert not (tmp_path / "out").exists()
-    step = last_output().partition("add to its preprocess: ")[2].strip()
+    step = last_output().partition("add this step to its preprocess: ")[2].strip()
     assert edgekit("bundle", model, *words, "--preprocess", f"[{step}]") == 0, last_output()
     loaded = load(bundle_in(tmp_path / "out"), trial=False)
     answers = np.stack([loaded.execute(loaded.prepare(sample)) for sample in samples])

