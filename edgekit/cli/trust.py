@@ -165,6 +165,6 @@ def _print_policy(folder: Path, policy: Policy) -> None:
     print(
         f"policy      {folder}, version {policy.version}, epoch {policy.epoch}, until {format_time(policy.expires_s)}"
     )
-    print(f"signers     {names}; {policy.threshold} must sign")
+    print(f"signers     {names}; at least {policy.threshold} must sign")
     if len(policy.signers) < policy.threshold:
         print(f"NOTE        too few signers to trust any bundle; `edgekit trust add {folder} NAME KEY.pub` adds one")

@@ -59,13 +59,13 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
 
 
 def is_outlined(drawn: Path, boxes: list[dict[str, Any]]) -> bool:
-    """Whether the surest box, which lies on top, has its class's colour at its left lower corner."""
+    """Whether the surest box, which lies on top, has its class's colour at its left side, where no label covers it."""
     first = boxes[0]
-    left, _, _, bottom = (round(side) for side in first["box"])
+    left, top, _, bottom = (round(side) for side in first["box"])
     pixels = np.asarray(Image.open(drawn))
-    corner = pixels[max(0, bottom - 9) : bottom + 1, left : left + 2].reshape(-1, 3)
+    side = pixels[top : bottom + 1, left : left + 2].reshape(-1, 3)
     look = drawing.style_of_class(LABELS.index(first["label"]))
-    return bool((corner == look.colour).all(axis=1).any())
+    return bool((side == look.colour).all(axis=1).any())
 
 
 def test_a_file_is_drawn_in_its_own_pixels(packed: Path, pictures: Path, capsys: pytest.CaptureFixture[str]) -> None:

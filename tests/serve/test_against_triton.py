@@ -99,11 +99,12 @@ DEVIATIONS = (
         "it is the fastest way, and the text of `answer` costs more than the model", ("raw body", "raw body of floats"),
     ),
     Deviation(
-        "outputs in an order of their own", {"outputs": ["output", "answer"]}, {"outputs": ["answer", "output"]},
+        "outputs requested in another order than the model's",
+        {"outputs": ["output", "answer"]}, {"outputs": ["answer", "output"]},
         "the answer lists what was asked for", ("outputs in another order", "binary output of some"),
     ),
     Deviation(
-        "an output twice", {"outputs": ["output"]}, {"outputs": ["output", "output"]},
+        "an output requested twice", {"outputs": ["output"]}, {"outputs": ["output", "output"]},
         "the answer lists what was asked for", ("an output twice",),
     ),
     Deviation(
@@ -116,11 +117,12 @@ DEVIATIONS = (
         "404, as everywhere else", ("unknown model's statistics",),
     ),
     Deviation(
-        "health", {"type": "text/plain", "body": "empty"}, {"type": "application/json", "live": True, "ready": True},
+        "`/health`", {"type": "text/plain", "body": "empty"}, {"type": "application/json", "live": True, "ready": True},
         "KServe's client reads it", ("live", "ready"),
     ),
     Deviation(
-        "health", {"type": "text/plain", "body": "empty"}, {"type": "application/json", "name": "tiny", "ready": True},
+        "`/health`", {"type": "text/plain", "body": "empty"},
+        {"type": "application/json", "name": "tiny", "ready": True},
         "KServe's client reads it", ("model ready", "version ready"),
     ),
     Deviation(
@@ -214,7 +216,7 @@ CALL_DEVIATIONS = (
 
 ENDS = "`classification` of an output that is text"
 """The page's name for what ends Triton."""
-UNTRIED = {"input"}
+UNTRIED = {"the input"}
 """Rows of the page about Triton's native backends, which are not in the wheel."""
 
 

@@ -9,7 +9,7 @@ import typer
 
 from edgekit.cli.exit_codes import errors_as_exit_codes
 from edgekit.core.errors import ConfigError
-from edgekit.core.tasks import Task
+from edgekit.core.tasks import TASKS, Task
 
 
 def init(
@@ -19,7 +19,9 @@ def init(
     task: Annotated[
         Task | None,
         typer.Option(
-            help="Task of the model; by default detection for boxes, segmentation for masks, otherwise classification.",
+            metavar="TASK",
+            help=f"{', '.join(TASKS)}; by default detection for boxes, segmentation for masks, otherwise "
+            "classification.",
             show_default=False,
         ),
     ] = None,

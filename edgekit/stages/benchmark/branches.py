@@ -1,7 +1,7 @@
 """Find out which outputs of a detector lost its accuracy in int8: the boxes or the scores, and on which grid.
 
 The boxes of the float file are combined with the scores of the int8 file, and the other way round
-(`core.tasks.box_branches`), and decoded and scored as usual.
+(`core.box_branches`), and decoded and scored as usual.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 
 from edgekit.core import progress, tasks
 from edgekit.core.artifacts import Artifact
+from edgekit.core.box_branches import Part, combinations
 from edgekit.core.config import Budget
 from edgekit.core.schema.branches import BranchLosses, ReplacedBranch
 from edgekit.core.schema.variants import ModelFacts, VariantFacts
 from edgekit.core.tasks import SampleScores
-from edgekit.core.tasks.box_branches import Part, combinations
 from edgekit.core.variants import Variant, open_variant, read_variants
 from edgekit.data import Split
 from edgekit.models import store

@@ -11,10 +11,10 @@ from typing import cast
 
 import numpy as np
 
+from edgekit.core.box_branches import describe_difference
 from edgekit.core.errors import ConversionError
 from edgekit.core.schema.conversion import BoundaryAgreement, ConvertedVariant, RedundantOperator
 from edgekit.core.schema.variants import LeftOutVariant
-from edgekit.core.tasks.box_branches import describe_difference
 from edgekit.stages.convert import numerics, plan
 from edgekit.stages.convert.config import ConvertConfig
 from edgekit.stages.convert.plan import NetworkToConvert

@@ -64,7 +64,6 @@ def test_every_file_is_a_task_and_offers_all_that_is_promised() -> None:
         *TASKS,
         "labels",
         "accuracy_drop",
-        "box_branches",
         "box_matches",
     }
     for task in TASKS:

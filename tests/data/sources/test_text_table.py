@@ -107,7 +107,7 @@ DEVICE = {
         "line 1: not exactly one column 'text'; the header is 'label', 'message'",
     ),
     "an empty text": (b"label\ttext\nham\t \n", "line 2: an empty text, which has no tokens; give it words"),
-    "a header alone": (b"label\ttext\n", "0 rows, but the bundle takes 1; check the delimiter and the header"),
+    "a header alone": (b"label\ttext\n", "0 rows, but the bundle takes 1 text; check the delimiter and the header"),
     "nothing": (b"", "0 rows, but the bundle takes 1"),
     "Latin 1": (b"label\ttext\nham\tcaf\xe9\n", r"line 2: not text in UTF-8 \(byte 18\)"),
 }

@@ -108,7 +108,7 @@ def test_it_is_told_where_the_run_is_told(tiny_run: FinishedRun, capsys: pytest.
             assert len(outcome.leakage_lines(changed)) == 1
             stream = io.StringIO()
             console.print_run(changed, tiny_run.folder, Console(file=stream, width=200))
-            assert (f"the {role} net.keras seems" in stream.getvalue()) == (right == 359)
+            assert (f"the {role} net.keras has probably seen" in stream.getvalue()) == (right == 359)
             assert (remedy in stream.getvalue()) == (right == 359)
 
 

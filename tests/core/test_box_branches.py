@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from edgekit.core.box_branches import combinations, describe_difference
 from edgekit.core.schema.branches import Branch
-from edgekit.core.tasks.box_branches import combinations, describe_difference
 
 SIZE, CLASSES = (64, 96), 3
 POINTS = 8 * 12 + 4 * 6
