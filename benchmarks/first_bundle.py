@@ -43,7 +43,11 @@ def main() -> None:
     except NotRun as reason:
         raise SystemExit(f"benchmarks.first_bundle: {reason}") from None
     print(machine_conditions())
-    rows = [[name, median([run[name] for run in runs]).text("{:.1f}")] for name in runs[0]]
+    seconds = {name: [run[name] for run in runs] for name in runs[0]}
+    rows = [
+        [name, median(values).text("{:.1f}") if len(values) > 1 else f"{values[0]:.1f}"]
+        for name, values in seconds.items()
+    ]
     print(markdown((f"{model.name}, {data.name}", "seconds"), rows))
 
 

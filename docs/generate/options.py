@@ -24,7 +24,7 @@ from edgekit.core.config import (
     TrainingOptions,
     TrainOptions,
 )
-from edgekit.core.tried_preprocess import PreprocessRecord, TriedPreprocess
+from edgekit.core.preprocess_record import PreprocessRecord, TriedPreprocess
 from edgekit.data import SourceConfig, config_class, source_names, sources
 from edgekit.stages.benchmark.config import CostOptions
 from edgekit.stages.bundle.config import Smoothing, StreamOptions

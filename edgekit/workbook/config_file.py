@@ -32,8 +32,8 @@ from edgekit.core.config import (
     validate,
 )
 from edgekit.core.errors import ConfigError, EdgekitError, FaultCollector
+from edgekit.core.preprocess_record import PreprocessRecord
 from edgekit.core.tasks import Task
-from edgekit.core.tried_preprocess import PreprocessRecord
 from edgekit.core.yaml_file import parse
 from edgekit.data.paths import expand_path
 from edgekit.models.files import detect

@@ -144,7 +144,7 @@ class ModelDraft:
         return "\n".join(lines) + "\n"
 
     def _tried_lines(self) -> list[str]:
-        """Return the record of the ways that were tried, see `core.tried_preprocess`."""
+        """Return the record of the ways that were tried, see `core.preprocess_record`."""
         shown = self.ranking[:MAX_LISTED]
         facts = {
             "date": self.date,

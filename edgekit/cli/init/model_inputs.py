@@ -27,6 +27,11 @@ TASKS: dict[str, Task] = {
 """The sources for which a config is written, with their tasks."""
 PICTURE_SOURCES = ("boxes", "keypoints", "image_folder")
 YOLO_GEOMETRY = {"fit": "letterbox", "fill": 114, "filter": "sampled"}
+BOX_GEOMETRIES: tuple[dict[str, Any], ...] = (
+    {"fit": "letterbox", "fill": 114},
+    {"fit": "letterbox"},
+    {"fit": "stretch"},
+)
 GEOMETRIES: dict[str, tuple[dict[str, Any], ...]] = {
     "image_folder": (
         {"fit": "stretch"},
@@ -34,13 +39,9 @@ GEOMETRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"fit": "crop", "share": 0.875},
         {"fit": "letterbox"},
     ),
-    "boxes": (
-        {"fit": "letterbox", "fill": 114},
-        {"fit": "letterbox"},
-        {"fit": "stretch"},
-    ),
+    "boxes": BOX_GEOMETRIES,
+    "keypoints": BOX_GEOMETRIES,
 }
-GEOMETRIES["keypoints"] = GEOMETRIES["boxes"]
 """Usual ways to bring a picture to the size of the input, the most usual first."""
 FILTERS = ("sampled", "bicubic")
 SOUND_OPTIONS = ("rate_hz", "seconds")

@@ -23,7 +23,7 @@ from edgekit.runner import output_vector
 CONFIDENCE = 0.95
 """Confidence with which one way must be better than another one."""
 MAX_SAMPLES = 120
-"""Most samples of train that are compared with their labels."""
+"""Largest number of train samples that are compared with their labels."""
 
 
 def is_better(one: SampleResults, other: SampleResults) -> bool:
@@ -31,8 +31,8 @@ def is_better(one: SampleResults, other: SampleResults) -> bool:
     return tasks.drop(other, one, CONFIDENCE).bound_pp < 0
 
 
-class ReadFile:
-    """A model file that is run once for each sample, and whose outputs are read in one or several ways.
+class OutputReader:
+    """Runs a model file once for each sample, and reads its outputs in one or several ways.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def most_accurate(
         Another way is not significantly worse.
     """
     x, y = samples
-    file = ReadFile(path, kind, [replace(needed, head=each.head) for each in found])
+    file = OutputReader(path, kind, [replace(needed, head=each.head) for each in found])
     task = tasks.load_task(needed.task)
     scored = [task.score_samples(each, None, y) for each in file.answers(x, prepare)]
     accuracies = [tasks.accuracy(each) for each in scored]

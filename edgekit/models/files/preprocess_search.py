@@ -20,7 +20,7 @@ from edgekit.core.errors import ModelError
 from edgekit.core.tasks import SampleResults, SampleScores, Task
 from edgekit.core.tasks import keypoints as keypoint_labels
 from edgekit.models.files import published_detector, task_outputs
-from edgekit.models.files.detector_readings import CONFIDENCE, ReadFile, is_better
+from edgekit.models.files.detector_readings import CONFIDENCE, OutputReader, is_better
 from edgekit.models.files.detector_readings import MAX_SAMPLES as DETECTOR_MAX_SAMPLES
 from edgekit.models.files.file_facts import call_with_file
 from edgekit.models.files.task_outputs import TaskOutputs
@@ -186,7 +186,7 @@ def evaluate(
     readings: list[tuple[str, str, bool]] = []
     if task in tasks.BOX_TASKS:
         file, needed, readings = _read_detector(file, kind, needed[0], home, x[:DETECTOR_SAMPLES], head)
-    opened = ReadFile(file, kind, needed)
+    opened = OutputReader(file, kind, needed)
     failures: list[ModelError] = []
     for index, each in enumerate(steps):
         try:

@@ -162,8 +162,8 @@ def readings(
             if named is None or named.fits(form.structure, form.place, form.order)
         ]
         if content is not None:
-            is_suppressed = _is_end_to_end(facts)
-            if (detector := _without_decoding(content, candidates, tensors, is_suppressed)) is not None:
+            detector = _without_decoding(content, candidates, tensors, is_suppressed=_is_end_to_end(facts))
+            if detector is not None:
                 return [detector]
         if not uncut and (valid := [form for form in candidates if form.is_valid]):
             suppresses = content is not None and onnx_detector.suppresses(content)

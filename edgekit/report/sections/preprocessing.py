@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgekit.core.tried_preprocess import PreprocessRecord, TriedPreprocess
+from edgekit.core.preprocess_record import PreprocessRecord, TriedPreprocess
 from edgekit.report.formatting import percent
 from edgekit.report.tables import Table
 

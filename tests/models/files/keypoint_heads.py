@@ -6,10 +6,6 @@ independently of edgekit.
 
 from __future__ import annotations
 
-import functools
-import io
-import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +16,7 @@ import torch
 from torch import nn
 
 from tests.data import posed
-from tests.models.files.detector_heads import STRIDES, Backbone, cells, centres_of, flat, from_centres
+from tests.models.files.detector_heads import STRIDES, Backbone, cells, centres_of, exported, flat, from_centres
 
 SIZE, COUNT, BEST = (64, 96), 5, 30
 POINTS = sum((SIZE[0] // stride) * (SIZE[1] // stride) for stride in STRIDES)
@@ -122,19 +118,6 @@ class Known(Pose):
 
     def rows(self, x: torch.Tensor) -> torch.Tensor:
         return super().rows(x) * 1e-3 + self.table
-
-
-@functools.cache
-def exported(build: Callable[[], nn.Module], dynamo: bool = False) -> bytes:
-    """The network as an ONNX file, by PyTorch's older exporter or the newer one."""
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            build().eval(), (torch.zeros(1, 3, *SIZE),), buffer, dynamo=dynamo, verbose=False,
-            **({"external_data": False} if dynamo else {"opset_version": 17}),
-        )  # fmt: skip
-    return buffer.getvalue()
 
 
 def save_known(path: Path) -> Path:

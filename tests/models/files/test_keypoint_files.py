@@ -18,8 +18,8 @@ from edgekit.runner.box_heads import HeadDecoder
 from edgekit.runner.boxes import BoxOptions
 from edgekit.runner.keypoints import Decoder
 from tests.models.files import detector_heads, keypoint_heads
-from tests.models.files.detector_heads import images
-from tests.models.files.keypoint_heads import COUNT, FAMILIES, SIZE, Answer, Family, exported
+from tests.models.files.detector_heads import exported, images
+from tests.models.files.keypoint_heads import COUNT, FAMILIES, SIZE, Answer, Family
 from tests.models.files.test_published_detector import run
 
 LEAST = 0.2
@@ -148,7 +148,7 @@ def test_a_file_whose_metadata_do_not_fit_is_refused(facts: dict[str, str], word
 
 
 def test_rotated_boxes_without_metadata_are_refused_and_it_is_said_what_is_missing(tmp_path: Path) -> None:
-    (tmp_path / "net.onnx").write_bytes(detector_heads.exported(detector_heads.Rotated))
+    (tmp_path / "net.onnx").write_bytes(exported(detector_heads.Rotated))
     needed = for_task("detection", detector_heads.CLASSES, (*SIZE, 3))
     with pytest.raises(
         ModelError, match="8 numbers, the last an angle, .* labels, accuracy and suppression are missing"
