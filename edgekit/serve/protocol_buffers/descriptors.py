@@ -1,6 +1,6 @@
 """Generated from inference.proto by generate.py: its descriptors, deflated, and that file's SHA-256."""
 
-SOURCE_SHA256 = "49d06a265413c11364637693f4f5398b0efe8258b7b69d0a3b6d44b637461be7"
+SOURCE_SHA256 = "fdfb5e553e2b7b21826e525887c95e69166664f09032f7843a5de4e28313d7c6"
 DESCRIPTORS = (
     r"c-qxjOLH5?5f+{V8V`a)ih>bRl-8E5vJ~2eT#D^f;)n!Aqr{h2l<cG`wY3D6<d(o)WFHEVQ?5CsD);=5oN~x5RjK5bDqr#+l3PycdF)_zu>e9vJm"
     r"ds)&o|%9^mO<1?7*V!oLZjc^sLRH=LRk*ONF)!OV2IuwdL*EuPxpBMQHhfb{~kU^oOqFTZBM<fO0c)Cv(4~v;W#kgw!pwKZ^Q4faRE05UfDKqYA;"
