@@ -16,7 +16,7 @@ from edgekit.data.types import Data, Keypoints, Kind, Pools, Split
 from edgekit.runner.preprocess.steps import check as check_steps
 
 NUMBERED_TASKS = ("classification", "detection", "keypoints")
-"""Tasks whose labels are numbers of classes."""
+"""Tasks whose labels identify classes by their index."""
 _VECTORS = ("(n, features)", ("feature",), "convert with x.reshape(len(x), -1).astype('float32')")
 _WINDOWS = ("(n, time, channels)", ("time", "channel"), "cut recordings into pieces of one length, channels last")
 
@@ -24,7 +24,7 @@ _WINDOWS = ("(n, time, channels)", ("time", "channel"), "cut recordings into pie
 def normalize_pools(pools: Pools, task: Task = "classification", classes: tuple[str, ...] | None = None) -> Pools:
     """Return pools with labels in the task's normal form, and vectors and windows as float32.
 
-    If `classes` are given, the labels are numbers of these classes, and not every class needs a sample.
+    If `classes` are given, the labels are indices of these classes, and not every class needs a sample.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def normalize_pools(pools: Pools, task: Task = "classification", classes: tuple[
     if task == "keypoints" and pools.keypoints is None:
         count = task_module.keypoint_count(splits["train"].y)
         pools = replace(pools, keypoints=Keypoints(tuple(map(str, range(count)))))
-    if task == "anomaly":  # anomalies are assigned to splits when the samples are divided
+    if task == "anomaly":  # the splits are incomplete: anomalies are added to them later, when samples are divided
         return replace(pools.with_splits(splits), classes=task_module.NAMES)
     for name, split in splits.items():
         if classes is None:

@@ -15,12 +15,14 @@ from edgekit.core.schema.profile import ExecutionFields, PredictedSpeedup, Runti
 from edgekit.core.schema.variants import BaselineRow, VariantRow
 
 EAGER = "PyTorch eager"
+UNMODIFIED = " (unmodified)"
+"""Follows the name of a runtime that runs the user's file, to tell it from the variants that run there too."""
 BASELINE_RUNTIMES = {
     "torch": EAGER,
-    "tensorflow": "Keras (unmodified)",
-    "onnxruntime": "ONNX Runtime (unmodified)",
-    "openvino": "OpenVINO (unmodified)",
-    "litert": "LiteRT (unmodified)",
+    "tensorflow": f"Keras{UNMODIFIED}",
+    "onnxruntime": f"ONNX Runtime{UNMODIFIED}",
+    "openvino": f"OpenVINO{UNMODIFIED}",
+    "litert": f"LiteRT{UNMODIFIED}",
 }
 """The name of the baseline's runtime, by the first word of its `interpreter`."""
 RUNTIMES = {"onnx": "ONNX Runtime", "tflite": "LiteRT", "openvino": "OpenVINO"}

@@ -20,7 +20,7 @@ from edgekit.core.run_folder import stage_folder
 from edgekit.core.schema.devices import deciding_device_latency
 from edgekit.core.schema.result import Result
 from edgekit.core.schema.variants import BaselineRow, VariantRow
-from edgekit.measure.forecast import baseline_runtime
+from edgekit.measure.forecast import UNMODIFIED, baseline_runtime
 from edgekit.report import checks, html, verdict
 from edgekit.report.formatting import byte_size, capitalised, latency, percent, speedup
 from edgekit.report.sections import branches
@@ -166,10 +166,11 @@ def _notes(result: Result, has_report: bool) -> Iterator[str]:
     yield from _noise(result)
     if result["winners"]:
         baseline = result["variants"][0]
+        runtime = baseline_runtime(baseline["interpreter"]).removesuffix(UNMODIFIED)
         yield (
-            f"The {METRICS[result['task']]} and its drop are measured on the test samples; speed-ups are medians of "
-            f"repeated comparisons with {baseline_runtime(baseline['interpreter'])}, {latency(baseline['p50_ms'])}, so "
-            "they may differ slightly from the quotient of the latencies."
+            f"The {METRICS[result['task']]} and its drop are measured on the test samples. The speed-ups are medians "
+            f"of repeated comparisons with the unmodified model, which takes {latency(baseline['p50_ms'])} in "
+            f"{runtime}, so they may differ slightly from the quotient of the latencies."
         )
     if rejected_note := _not_kept(result, has_report):
         yield rejected_note
@@ -211,7 +212,10 @@ def _not_kept(result: Result, has_report: bool) -> str:
     parts += [f"{len(outside)} of {variants} variants"] if outside and result["winners"] else []
     rejected_text = f"Rejected: {' and '.join(parts)}. " if parts else ""
     left_out_text = f"{len(left_out)} of {variants} variants could not be made. " if left_out else ""
-    return f"{rejected_text}{left_out_text}The {where} the reason for each." if rejected_text or left_out_text else ""
+    if not rejected_text and not left_out_text:
+        return ""
+    each = " for each" if len(steps) + len(outside) + len(left_out) > 1 else ""
+    return f"{rejected_text}{left_out_text}The {where} the reason{each}."
 
 
 def _path_lines(result: Result, folder: Path, has_report: bool) -> Iterator[tuple[str, str]]:

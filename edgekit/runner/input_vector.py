@@ -68,8 +68,8 @@ def as_vector(sample: Any, tensors: Sequence[Mapping[str, Any]] | None) -> np.nd
 def join_named(arrays: Mapping[str, Any], tensors: Sequence[Mapping[str, Any]]) -> np.ndarray:
     """Join arrays by name into one raw sample (width,).
 
-    `tensors` are those of the bundle's `raw`. A float tensor accepts floats of any width, an integer tensor integers of
-    any width.
+    `tensors` describe the arrays: they are `raw.tensors` in the bundle's manifest. A float tensor accepts floats of any
+    width, an integer tensor integers of any width.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def _line(error: Exception) -> str:
 
 
 def check_values(raw: np.ndarray, tensors: Sequence[Mapping[str, Any]]) -> None:
-    """Raise InputError if a tensor of a finite sample (width,) is out of range, or has fractions but must be whole."""
+    """Raise InputError if a tensor of the sample (width,) is out of range, or has fractions but must be whole."""
     import numpy as np
 
     for tensor, part in zip(tensors, split(raw[None], [each["shape"] for each in tensors])):

@@ -43,7 +43,8 @@ For `offline`, which has a single query, `queries` is the number of its samples.
 class Load:
     """One run of LoadGen.
 
-    Without `rate_per_s`, `server` sends half as many queries per second as a closed loop answers.
+    Without `rate_per_s`, `server` sends queries at half the rate that the model reaches if each call follows the one
+    before.
     """
 
     scenario: Scenario
@@ -112,7 +113,7 @@ class LoadResult:
     loadgen_bytes: int | None  # the part of `peak_bytes` that LoadGen uses for its list of queries
     p99_bound_ms: float | None  # server only
     meets: bool | None  # whether the p99 is within the bound, without any error
-    sure: bool | None  # whether that holds at 99 % confidence: LoadGen's early stopping
+    sure: bool | None  # whether LoadGen's statistical test confirms `meets` at 99 % confidence; server only
     short: bool
     why_short: str
     seen: Conditions  # the state of the machine during the run

@@ -41,7 +41,7 @@ ANSWER_ATTRIBUTES = {
 FIT_DESCRIPTIONS = {
     "crop": "cropped around its middle",
     "stretch": "stretched",
-    "letterbox": "scaled, between black bars,",
+    "letterbox": "scaled, between bars,",
 }
 
 
@@ -158,8 +158,12 @@ def _describe_text_file(raw: RawSpec) -> str:
     too_long = "its end is cut off" if step["too_long"] == "cut" else "it is refused"
     rows = input_path.find_step(raw.steps, "decode_text_table")
     header = "with a header" if rows and rows["header"] else "without a header"
-    columns = f"parted by a {rows['delimiter']}, {header}; the texts are in column `{rows['column']}`" if rows else ""
-    table = f"A `.tsv` or `.csv`, {columns}, gets an answer for each row. " if rows else ""
+    table = ""
+    if rows:
+        table = (
+            f"Each row of a `.tsv` or `.csv` gets an answer. Its columns are separated by a {rows['delimiter']}, "
+            f"{header}; the texts are in column `{rows['column']}`. "
+        )
     return (
         f"`text.txt` is UTF-8. Its tokens are made with `{step['vocabulary']}` of this bundle, as in training; where "
         f"there are more than {step['length']}, {too_long}. {table}Texts need the package tokenizers; a `.npy` "
@@ -171,7 +175,7 @@ def _describe_tensor_file(raw: RawSpec) -> str:
     names = [each["name"] for each in raw.tensors or ()]
     arrays = ", ".join(f"{name!r}: …" for name in names)
     return (
-        f"`sample.npz` holds one array for each tensor, of exactly this shape, as "
+        f"`sample.npz` holds one array for each tensor, of exactly the shape that `Input` states above, as "
         f'`numpy.savez("sample.npz", **{{{arrays}}})` writes it. In Python, a sample is a mapping of these arrays.\n'
     )
 
@@ -182,10 +186,14 @@ def _describe_table_file(raw: RawSpec) -> str:
     names = ", ".join(f"`{name}`" for name in raw.columns)
     step = input_path.find_step(raw.steps, "windows")
     rows = f"at least {raw.shape[0]} rows" if step else f"{raw.shape[0]} rows"
-    windows = f"; every window of {step['length']} rows gets an answer, one each {step['stride']} rows" if step else ""
+    windows = (
+        f"Every window of {step['length']} rows gets an answer, and a new window begins every {step['stride']} rows. "
+        if step
+        else ""
+    )
     return (
-        f"`window.csv` has a header, {rows} and the columns {names}, in any order and beside any others{windows}; "
-        "a `.npy` array has them in this order.\n"
+        f"`window.csv` has a header, {rows} and the columns {names}, in any order; other columns are ignored. "
+        f"{windows}A `.npy` array has its columns in the order that is given here.\n"
     )
 
 

@@ -110,11 +110,12 @@ class _JobRun:
             if future.status != "pending":  # its answer has arrived, even if the worker has disconnected
                 continue
             is_disconnected, is_lost = address not in connected, future.key not in active_keys
-            # A job counts as lost if it is missing in two checks in a row, because its answer may be in transit.
+            # The answer of a job that the scheduler no longer lists may still be in transit, so the job counts as lost
+            # only if a second check does not find it either.
             if is_disconnected or (is_lost and future.key in self._lost):
                 del self._active[address]
                 future.cancel()
-                self._retry(number, address, "has disconnected" if is_disconnected else "gave no readable answer")
+                self._retry(number, address, "it has disconnected" if is_disconnected else "it gave no readable answer")
             elif is_lost:
                 self._lost.add(future.key)
 
@@ -160,14 +161,13 @@ class _JobRun:
             except Exception as error:  # Dask raises many exception classes of its own
                 answer = {"died": f"its process did not answer ({error or type(error).__name__})"}
             if "died" in answer:
-                self._retry(number, address, f"lost it: {answer['died']}", JobLost)
+                self._retry(number, address, f"it lost the job: {answer['died']}", JobLost)
             else:
                 self._accept(number, address, Answer(**answer))
 
     def _accept(self, number: int, address: str, answer: Answer) -> None:
-        job = self._jobs[number]
         if not answer.is_intact:
-            self._distrust(number, address, f"its answer to {job.name} does not match the digest of its process")
+            self._distrust(number, address, "its answer does not match the digest that the job's process computed")
             return
         try:
             result = answer.result()
@@ -175,7 +175,7 @@ class _JobRun:
             self._fail(number, error)
             return
         if fault := self._check(number, result) if self._check else "":
-            self._distrust(number, address, f"its answer to {job.name} is wrong: {fault}")
+            self._distrust(number, address, f"its answer is wrong: {fault}")
             return
         self._finish(number, result)
 
@@ -193,9 +193,11 @@ class _JobRun:
 
     def _distrust(self, number: int, address: str, reason: str) -> None:
         """Stop using a worker that gave a wrong answer, and run the job again elsewhere."""
-        self._workers.refuse(address, reason)
+        self._workers.refuse(address, f"{self._jobs[number].name}: {reason}")
         if not self._workers.refresh():
-            raise TrustError(f"worker {address}: {reason}; no other worker is left to compute it again")
+            raise TrustError(
+                f"{self._jobs[number].name}: worker {address}: {reason}; no other worker is left to compute it again"
+            )
         self._retry(number, address, reason, TrustError)
 
     def _retry(self, number: int, address: str, reason: str, error_class: type[EdgekitError] = ResourceError) -> None:
@@ -205,11 +207,11 @@ class _JobRun:
         if self._failures:
             return
         if self._attempts[number] >= MAX_TRIES:
-            self._fail(number, error_class(f"{job.name}: worker {address} {reason}; tries: {MAX_TRIES}"))
+            self._fail(number, error_class(f"{job.name}: worker {address}: {reason}; tries: {MAX_TRIES}"))
             return
         self._waiting.appendleft(number)
         if error_class is not TrustError:  # reported when the worker was refused
             self._say(
                 job.name,
-                f"worker {address} {reason}; it is started again ({self._attempts[number] + 1} of {MAX_TRIES})",
+                f"worker {address}: {reason}; the job is started again ({self._attempts[number] + 1} of {MAX_TRIES})",
             )

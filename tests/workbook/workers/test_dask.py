@@ -88,7 +88,7 @@ def test_a_killed_worker_costs_one_work_and_no_result(two: Cluster, tmp_path: Pa
         assert pool.count == 1
     assert results == [two.process("w1").pid] * 3  # each is done on the other
     again = [(name, line) for name, line in lines if "is started again" in line]
-    assert len(again) == 1 and "has disconnected; it is started again (2 of 3)" in again[0][1]
+    assert len(again) == 1 and "has disconnected; the job is started again (2 of 3)" in again[0][1]
 
 
 def kill_when_at_work(dask_cluster: Cluster, name: str, folder: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_worker_that_lies_is_told_and_its_work_made_again_elsewhere(tmp_path: 
             assert pool.count == 2
             assert pool.run([job("add", a=1, b=2) for _ in range(3)]) == [3, 3, 3]
             assert pool.count == 1
-    assert any(line.endswith("does not match the digest of its process") for _, line in lines)
+    assert any(line.endswith("does not match the digest that the job's process computed") for _, line in lines)
 
 
 def test_a_worker_whose_failure_nobody_can_read_costs_one_work(tmp_path: Path) -> None:
