@@ -68,8 +68,8 @@ def as_vector(sample: Any, tensors: Sequence[Mapping[str, Any]] | None) -> np.nd
 def join_named(arrays: Mapping[str, Any], tensors: Sequence[Mapping[str, Any]]) -> np.ndarray:
     """Join arrays by name into one raw sample (width,).
 
-    `tensors` describe the arrays: they are `raw.tensors` in the bundle's manifest. A float tensor accepts floats of any
-    width, an integer tensor integers of any width.
+    `tensors` describe the arrays: they are `raw.tensors` in the bundle's manifest. A float tensor accepts any
+    float dtype, an integer tensor any integer dtype.
 
     Raises
     ------

@@ -294,5 +294,5 @@ def test_a_stage_whose_chain_was_broken_or_never_begun_does_not_open(copy: Path)
     ]
     said = printed(execute(write(copy.parent / "chain.ipynb", sources), copy.parent, {}))
     assert "StageError quantize was made from a different prune than the one in" in said
-    assert "run quantize and what follows it again" in said
+    assert "run quantize and the stages after it again" in said
     assert "no finished stage 'benchmark' here; run 06_benchmark.ipynb first" in said

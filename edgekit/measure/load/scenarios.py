@@ -43,8 +43,8 @@ For `offline`, which has a single query, `queries` is the number of its samples.
 class Load:
     """One run of LoadGen.
 
-    Without `rate_per_s`, `server` sends queries at half the rate that the model reaches if each call follows the one
-    before.
+    Without `rate_per_s`, `server` sends queries at half the rate that the model reaches in back-to-back
+    calls.
     """
 
     scenario: Scenario

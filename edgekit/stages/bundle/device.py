@@ -41,7 +41,7 @@ ANSWER_ATTRIBUTES = {
 FIT_DESCRIPTIONS = {
     "crop": "cropped around its middle",
     "stretch": "stretched",
-    "letterbox": "scaled, between bars,",
+    "letterbox": "letterboxed (scaled without distortion, then padded with bars)",
 }
 
 
@@ -86,7 +86,7 @@ def readme(manifest: Manifest, file: str, facts: Sequence[str]) -> str:
 - Output: {_describe_output(manifest)}
 {fact_lines}
 
-Copy this file and `{RUNNER}` to the device, then:
+Copy `{file}` and `{RUNNER}` to the device, then:
 
 ```
 {command_lines}
@@ -214,7 +214,8 @@ def _describe_output(manifest: Manifest) -> str:
     if manifest.task == "regression":
         return ", ".join(manifest.labels)
     if manifest.task == "embedding":
-        return f"a vector of {manifest.output_shape[0]} numbers, of length 1; the cosine of similar samples is near 1"
+        count = manifest.output_shape[0]
+        return f"a vector of {count} numbers with Euclidean norm 1; the cosine of similar samples is near 1"
     return f"float32, {'×'.join(map(str, manifest.output_shape))}"
 
 

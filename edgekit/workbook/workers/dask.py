@@ -111,7 +111,7 @@ class _JobRun:
                 continue
             is_disconnected, is_lost = address not in connected, future.key not in active_keys
             # The answer of a job that the scheduler no longer lists may still be in transit, so the job counts as lost
-            # only if a second check does not find it either.
+            # only if the scheduler does not list it at a second check either.
             if is_disconnected or (is_lost and future.key in self._lost):
                 del self._active[address]
                 future.cancel()
@@ -140,7 +140,11 @@ class _JobRun:
             self._active[address] = number, future
 
     def _avoids(self, number: int, address: str) -> bool:
-        """Whether the job should run on another worker: it may not run here, or it failed here and another is left."""
+        """Whether to leave the job to another worker.
+
+        This is so if the worker is not eligible for the job, or if the job failed on it and it has not failed
+        on every other eligible worker.
+        """
         eligible = self._eligible_workers(number)
         return address not in eligible or (
             address in self._avoided[number] and not set(eligible) <= self._avoided[number]
@@ -210,7 +214,9 @@ class _JobRun:
             self._fail(number, error_class(f"{job.name}: worker {address}: {reason}; tries: {MAX_TRIES}"))
             return
         self._waiting.appendleft(number)
-        if error_class is not TrustError:  # reported when the worker was refused
+        if (
+            error_class is not TrustError
+        ):  # a TrustError is left out, because refusing the worker has already reported it
             self._say(
                 job.name,
                 f"worker {address}: {reason}; the job is started again ({self._attempts[number] + 1} of {MAX_TRIES})",
