@@ -214,9 +214,8 @@ class _JobRun:
             self._fail(number, error_class(f"{job.name}: worker {address}: {reason}; tries: {MAX_TRIES}"))
             return
         self._waiting.appendleft(number)
-        if (
-            error_class is not TrustError
-        ):  # a TrustError is left out, because refusing the worker has already reported it
+        # A TrustError is left out, because refusing the worker has already reported it.
+        if error_class is not TrustError:
             self._say(
                 job.name,
                 f"worker {address}: {reason}; the job is started again ({self._attempts[number] + 1} of {MAX_TRIES})",
