@@ -16,7 +16,7 @@ from pathlib import Path
 import tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
-EXTRAS = ("workbook", "fleet", "dev")
+EXTRAS = ("workbook", "fleet", "dev", "docs")
 UPPER = re.compile(r",?\s*<\s*[0-9][^,;\s]*")
 
 

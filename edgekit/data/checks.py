@@ -24,7 +24,7 @@ _WINDOWS = ("(n, time, channels)", ("time", "channel"), "cut recordings into pie
 def normalize_pools(pools: Pools, task: Task = "classification", classes: tuple[str, ...] | None = None) -> Pools:
     """Return pools with labels in the task's normal form, and vectors and windows as float32.
 
-    If `classes` are given, the labels are indices of these classes, and not every class needs a sample.
+    If `classes` are given, the labels are renumbered as indices of these classes, and a class may have no sample.
 
     Raises
     ------

@@ -337,7 +337,7 @@ def test_options_of_a_single_input_are_refused_with_the_reason(words: tuple[str,
         (["a=1,0"], "got 'a=1,0'; use NAME=LOWEST,HIGHEST"),
         (["a=0,nan"], "got 'a=0,nan'; use NAME=LOWEST,HIGHEST"),
         (["=0,1"], "got '=0,1'; use NAME=LOWEST,HIGHEST"),
-        (["a=0,1e39"], "got 0,1e+39; of float32 it may be -3.40282347e+38,3.40282347e+38 at most"),
+        (["a=0,1e39"], "got 0,1e+39; the largest range of float32 is -3.40282347e+38,3.40282347e+38"),
         (["a=0,1", "a=0,2"], "--input-range: a has two ranges; give it one"),
     ],
 )
@@ -350,7 +350,7 @@ def test_ranges_that_are_none_are_refused(words: list[str], message: str, tmp_pa
     ("limits", "message"),
     [
         ("0,0.5", "got 0,0.5; the input is int64, so use whole numbers"),
-        ("0,99999999", "got 0,99999999; of int64 it may be -16777216,16777216 at most"),
+        ("0,99999999", "got 0,99999999; the largest range of int64 is -16777216,16777216"),
     ],
 )
 def test_integers_have_ranges_of_integers(limits: str, message: str, texts: dict[str, Path], tmp_path: Path) -> None:

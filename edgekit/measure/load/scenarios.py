@@ -104,7 +104,7 @@ class LoadResult:
     rate_per_s: float | None  # the requested rate, server only
     throughput_per_s: float
     latency: dict[str, Percentile]  # p50, p90, p95, p99
-    service_p50_ms: float  # from the actual start: the time of the answer alone
+    service_p50_ms: float  # median time to compute one answer, without waiting
     service_p99_ms: float
     errors: int
     first_error: str | None

@@ -46,6 +46,7 @@ RELEASES: tuple[tuple[tuple[int, int], int, int], ...] = (
     ((1, 24), 25, 13),
     ((1, 25), 26, 13),  # the same for all releases up to the next line
     ((1, 31), 26, 13),
+    ((1, 32), 28, 14),
 )
 """The newest opset of the standard domain, and the newest IR version, that each release of ONNX Runtime opens.
 

@@ -142,8 +142,8 @@ class _JobRun:
     def _avoids(self, number: int, address: str) -> bool:
         """Whether to leave the job to another worker.
 
-        This is so if the worker is not eligible for the job, or if the job failed on it and it has not failed
-        on every other eligible worker.
+        This is so if the worker is not eligible for the job, or if the job has failed on this worker while another
+        eligible worker is left on which the job has not failed.
         """
         eligible = self._eligible_workers(number)
         return address not in eligible or (
