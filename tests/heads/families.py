@@ -45,7 +45,7 @@ IMAGENET_BYTES: Steps = [{"step": "normalize", "mean": [123.675, 116.28, 103.53]
 IMAGENET: Steps = [*BYTES_TO_ONE, {"step": "normalize", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}]
 SSD_STEPS: Steps = [{"step": "normalize", "mean": [123.0, 117.0, 104.0], "std": [1.0, 1.0, 1.0]}]
 ULTRALYTICS, LIBREYOLO = "ultralytics_peer", "libreyolo_peer"
-SQUARE = (192, 192)
+SQUARE, LARGE = (192, 192), (640, 640)
 
 FAMILIES = (
     Family("YOLOv5u", ULTRALYTICS, "yolov5n"),
@@ -71,4 +71,5 @@ FAMILIES = (
     Family("SSD", LIBREYOLO, "ssd", (300, 300), SSD_STEPS),
     Family("RetinaNet", LIBREYOLO, "retinanet", SQUARE, IMAGENET),
     Family("FCOS", LIBREYOLO, "fcos", SQUARE, IMAGENET),
+    Family("D-FINE of libreyolo", LIBREYOLO, "dfine", LARGE),
 )  # fmt: skip

@@ -139,7 +139,7 @@ def readings(
     ConfigError
         There is no such name.
     """
-    content, is_changed = _fixed_onnx(path, needed.size) if kind == "onnx" else (None, False)
+    content, is_open = _fixed_onnx(path, needed.size) if kind == "onnx" else (None, False)
     facts: dict[str, Any] = {}
     named = detector_names.parse(head) if head is not None else None
     if content is None:
@@ -167,7 +167,7 @@ def readings(
                 return [detector]
         if not uncut and (valid := [form for form in candidates if form.is_valid]):
             suppresses = content is not None and onnx_detector.suppresses(content)
-            fixed = _with_output_shapes(content, outputs) if content is not None and is_changed else None
+            fixed = _with_output_shapes(content, outputs) if content is not None and is_open else None
             uncut = [_uncut(form, outputs, needed, suppresses, fixed) for form in valid]
         if uncut and (content is None or number):
             return uncut  # noise saturates some networks, so that a file is cut only with a picture
@@ -202,19 +202,21 @@ def _uncut(
 
 
 def _fixed_onnx(path: Path, size: Sequence[int]) -> tuple[bytes | None, bool]:
-    """Return the ONNX file for one image of (height, width), and whether the file itself takes other sizes, too.
+    """Return the ONNX file for one image of (height, width), and whether shapes of the file itself were open.
 
-    The first is None if the file does not take channels-first images.
+    Its input may take images of other sizes, too, or the shapes of its outputs may be unknown, as they are behind
+    operators at which shape inference gives up. The file is None if it does not take channels-first images.
     """
     import onnx
 
     model = onnx.load_model_from_string(onnx_file.onnx(path))
-    was_open = any(-1 in port["shape"][2:] for port in onnx_batch.describe_ports(model)["inputs"])
+    ports = onnx_batch.describe_ports(model)
+    is_open = any(-1 in port["shape"] for port in (*ports["inputs"], *ports["outputs"]))
     onnx_batch.set_image_size(model, (size[0], size[1]))
     shapes = [port["shape"] for port in onnx_batch.describe_ports(model)["inputs"]]
     if shapes != [[1, 3, *size]] and shapes != [[1, 1, *size]]:
         return None, False
-    return bytes(model.SerializeToString(deterministic=True)), was_open
+    return bytes(model.SerializeToString(deterministic=True)), is_open
 
 
 def _with_output_shapes(content: bytes, outputs: Sequence[np.ndarray]) -> bytes:
