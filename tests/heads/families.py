@@ -44,7 +44,7 @@ BGR_BYTES: Steps = [{"step": "bgr"}]
 IMAGENET_BYTES: Steps = [{"step": "normalize", "mean": [123.675, 116.28, 103.53], "std": [58.395, 57.12, 57.375]}]
 IMAGENET: Steps = [*BYTES_TO_ONE, {"step": "normalize", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}]
 SSD_STEPS: Steps = [{"step": "normalize", "mean": [123.0, 117.0, 104.0], "std": [1.0, 1.0, 1.0]}]
-ULTRALYTICS, LIBREYOLO = "ultralytics_peer", "libreyolo_peer"
+ULTRALYTICS, LIBREYOLO, TRANSFORMERS = "ultralytics_peer", "libreyolo_peer", "transformers_peer"
 SQUARE, LARGE = (192, 192), (640, 640)
 
 FAMILIES = (
@@ -72,4 +72,10 @@ FAMILIES = (
     Family("RetinaNet", LIBREYOLO, "retinanet", SQUARE, IMAGENET),
     Family("FCOS", LIBREYOLO, "fcos", SQUARE, IMAGENET),
     Family("D-FINE of libreyolo", LIBREYOLO, "dfine", LARGE),
+    Family("RT-DETR", TRANSFORMERS, "rt-detr"),
+    Family("RT-DETRv2", TRANSFORMERS, "rt-detr v2"),
+    Family("D-FINE", TRANSFORMERS, "d-fine"),
+    Family("DETR", TRANSFORMERS, "detr", steps=IMAGENET),
+    Family("Deformable DETR", TRANSFORMERS, "deformable detr", steps=IMAGENET),
+    Family("YOLOS", TRANSFORMERS, "yolos", steps=IMAGENET),
 )  # fmt: skip
