@@ -136,8 +136,8 @@ def _last_layers(network: nn.Module, parts: Network) -> dict[nn.Module, list[cal
             layer.layers[-1] if parts.name == "Yolos" else layer: channels,  # type: ignore[union-attr, index, dict-item]
             boxes.layers[-1]: [calibration.Channels(4, (0.0, 0.0, -1.5, -1.5))],  # type: ignore[union-attr, index, dict-item]
         }
-    embedding = network.class_embed if parts.name == "DeformableDetr" else network.model.decoder.class_embed  # type: ignore[union-attr]
-    return {layer: [calibration.classes(mean=-2.5)] for layer in embedding}  # type: ignore[union-attr]
+    layers = network.class_embed if parts.name == "DeformableDetr" else network.model.decoder.class_embed  # type: ignore[union-attr]
+    return {layers[-1]: [calibration.classes(mean=-2.5)]}  # type: ignore[index, dict-item]
 
 
 if __name__ == "__main__":
