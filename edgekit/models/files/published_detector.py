@@ -287,7 +287,7 @@ def _is_suppressed(form: Form) -> bool:
 
     EfficientDet's thousands of boxes with score and class are candidates, of which many belong to one object.
     """
-    is_set = form.head.background != 0 and form.cell_distance >= NEAR_STRIDES
+    is_set = form.head.background != 0 and not form.head.priors and form.cell_distance >= NEAR_STRIDES
     return len(form.corners) <= MAX_QUERIES and (form.is_finished or is_set)
 
 
