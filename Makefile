@@ -160,7 +160,7 @@ serving: $(VENV)/.dev build/triton/.made build/kubernetes/.made ## test the serv
 	$(BIN)/pytest -q -m serving tests/serve
 
 # Packages with detectors, which export and run their networks; see tests/heads. They need torchvision and with it a
-# build of torch that has it, which on Linux contains CUDA's libraries, 6 GB in all. Ultralytics is under the AGPL; it is
+# build of torch that has it, which on Linux contains CUDA's libraries, 8 GB in all. Ultralytics is under the AGPL; it is
 # run as a program of its own, and nothing of it is copied.
 build/heads/.made:
 	$(call with_heartbeat,creating build/heads) $(PYTHON) -m venv build/heads

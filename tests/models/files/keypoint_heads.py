@@ -121,7 +121,7 @@ class Known(Pose):
 
 
 class Blaze(nn.Module):
-    """BlazeFace: boxes and keypoints (1, points, 14), in pixels from the centres of cells, and logits (1, points, 1)."""
+    """BlazeFace: boxes and keypoints (1, points, 14), in pixels from the centres of cells; logits (1, points, 1)."""
 
     classes, columns, grids = 1, 2, ((8, 2), (16, 6))
     """The strides of its grids, with the number of points in a cell."""
