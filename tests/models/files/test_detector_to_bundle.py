@@ -107,6 +107,7 @@ def test_the_bundle_of_a_tflite_file_gives_its_finished_boxes(tmp_path: Path) ->
     content = detection_postprocess.tflite()
     (tmp_path / "net.tflite").write_bytes(content)
     path = bundled(tmp_path / "net.tflite", "tflite", tmp_path)
+    assert load(path, trial=False).selftest().ok
     for picture in pictures():
         outputs = run_tflite(content, picture.astype(np.float32) / 255)
         count = int(outputs["count"])
