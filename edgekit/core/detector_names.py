@@ -15,7 +15,7 @@ Structure = Literal["plain", "objectness", "background", "distributions", "finis
 """What the outputs hold: boxes and scores of classes, an objectness too, a background among the classes, distributions
 of distances, or finished boxes with score and class."""
 PLACES = ("centres in pixels", "corners in pixels", "centres as shares", "corners as shares")
-OFFSETS, DISTANCES = "offsets from cells", "distances from cells"
+OFFSETS, DISTANCES, PRIORS = "offsets from cells", "distances from cells", "centres from prior boxes"
 ORDERS = ("boxes first", "boxes last")
 """Which of two outputs of the same shape holds the boxes."""
 FAMILIES: dict[str, tuple[Structure, tuple[str, ...]]] = {
@@ -30,6 +30,7 @@ FAMILIES: dict[str, tuple[Structure, tuple[str, ...]]] = {
     "retinanet": ("plain", PLACES[1:2]),
     "rt-detr": ("plain", PLACES[2:3]),
     "d-fine": ("plain", PLACES[2:3]),
+    "blazeface": ("plain", (PRIORS,)),
     "yolov5": ("objectness", PLACES[:1]),
     "yolov7": ("objectness", PLACES[:1]),
     "yolox": ("objectness", (OFFSETS, PLACES[0])),

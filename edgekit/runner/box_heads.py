@@ -26,8 +26,8 @@ BoxCode = Literal["distances", "centre", "corners", "corners_yx", "anchors", "ex
 
 `distances`: from a point of a grid cell to the left, top, right and bottom side, in strides. With `bins` > 1 each is
 the mean of a distribution over whole distances, given as logits (GFL, Li et al., NeurIPS 2020).
-`centre`: x and y of the centre, width, height. `corners`: left, top, right, bottom. `corners_yx`: top, left, bottom,
-right.
+`centre`: x and y of the centre, width, height; with `priors`, x and y are those from the centre of a prior box, as in
+BlazeFace. `corners`: left, top, right, bottom. `corners_yx`: top, left, bottom, right.
 `anchors`: as in YOLOv5 and YOLOv7, relative to a grid cell and to the size of an anchor, behind a sigmoid.
 `exponential`: as in YOLOX, an offset from the corner of a grid cell, and logarithms of width and height, in strides.
 `priors`: as in SSD, offsets of the centre and logarithms of the size relative to a prior box, times `variances`.
@@ -84,7 +84,7 @@ class BoxHead(NamedTuple):
         Whether the visibility is a logit or a probability.
     keypoint_scale
         With the box code `distances`: the factor and then the summand that make x and y strides from the centre of the
-        cell. With all others, x and y are in pixels or normalized.
+        cell. With all others, x and y are in pixels or normalized, and measured as the centre of the box is.
     """
 
     size: Sequence[int]
@@ -211,7 +211,9 @@ def keypoint_offsets(raw: np.ndarray, head: BoxHead) -> np.ndarray:
         places = values[..., :2] * factor + summand
     else:
         centres, strides = boxes.point_centres(head.size, len(raw))
-        places = (values[..., :2] * picture_scale(head)[:2] - centres[:, None]) / strides[:, None]
+        places = values[..., :2] * picture_scale(head)[:2]
+        places = (_from_priors(places, head) if head.boxes == "centre" else places) - centres[:, None]
+        places = places / strides[:, None]
     if head.keypoint_columns < keypoints.VALUES:
         seen = np.full((*values.shape[:2], 1), logit32(np.array(1)))
     else:
@@ -253,7 +255,7 @@ def corners_of(raw: np.ndarray, head: BoxHead) -> np.ndarray:
     if head.boxes == "corners_yx":
         return raw[:, [1, 0, 3, 2]] * scale
     if head.boxes == "centre":
-        return _from_centres(raw[:, :2] * scale[:2], raw[:, 2:] * scale[:2])
+        return _from_centres(_from_priors(raw[:, None, :2] * scale[:2], head)[:, 0], raw[:, 2:] * scale[:2])
     if head.boxes == "exponential":
         centres, strides = boxes.grid_centres(head.size, len(raw))
         return _from_centres((raw[:, :2] - np.float32(0.5)) * strides + centres, exp32(raw[:, 2:]) * strides)
@@ -273,6 +275,11 @@ def picture_scale(head: BoxHead) -> np.ndarray:
     """Return what coordinates (x, y, x, y) are multiplied by to be pixels."""
     height, width = head.size
     return np.array([width, height, width, height] if head.normalized else [1, 1, 1, 1], dtype=np.float32)
+
+
+def _from_priors(places: np.ndarray, head: BoxHead) -> np.ndarray:
+    """Return places (points, n, 2) in pixels that are measured from prior boxes, if the head has any."""
+    return places + prior_points(head, len(places))[0][:, None] if head.priors else places
 
 
 def _from_centres(centres: np.ndarray, sizes: np.ndarray) -> np.ndarray:

@@ -44,7 +44,7 @@ class Comparison:
 
 
 def compare(answers: Sequence[np.ndarray], expected: Sequence[np.ndarray], least: float) -> Comparison:
-    """Compare boxes (n, 6) of each picture: left, top, right, bottom, score, class.
+    """Compare boxes (n, 6 + 2 · keypoints) of each picture: the sides, score, class, and x and y of each keypoint.
 
     Each box of the package, the most probable first, takes the nearest box of its class that no other one has taken.
     Boxes whose score is `least` but for rounding may be on one side only, and boxes without area are left out.
@@ -76,4 +76,5 @@ def compare(answers: Sequence[np.ndarray], expected: Sequence[np.ndarray], least
 
 def _differences(boxes: np.ndarray, box: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the largest difference of the coordinates, and that of the scores, of each of the boxes from one."""
-    return np.abs(boxes[:, :4] - box[:4]).max(axis=1, initial=0), np.abs(boxes[:, 4] - box[4])
+    apart = np.abs(boxes - box)
+    return np.delete(apart, (4, 5), axis=1).max(axis=1, initial=0), apart[:, 4]

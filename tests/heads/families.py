@@ -28,6 +28,8 @@ class Family:
         The name of the file that the package exports.
     suppresses
         Whether the file itself suppresses boxes, so that there are none to compare before suppression.
+    labels, keypoints
+        The classes, and the names of the keypoints of a face, if it finds faces.
     """
 
     name: str
@@ -37,6 +39,8 @@ class Family:
     steps: Steps = field(default_factory=lambda: BYTES_TO_ONE)
     file: str = "net.onnx"
     suppresses: bool = False
+    labels: tuple[str, ...] = LABELS
+    keypoints: tuple[str, ...] = ()
 
 
 BYTES: Steps = []
@@ -44,8 +48,15 @@ BGR_BYTES: Steps = [{"step": "bgr"}]
 IMAGENET_BYTES: Steps = [{"step": "normalize", "mean": [123.675, 116.28, 103.53], "std": [58.395, 57.12, 57.375]}]
 IMAGENET: Steps = [*BYTES_TO_ONE, {"step": "normalize", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}]
 SSD_STEPS: Steps = [{"step": "normalize", "mean": [123.0, 117.0, 104.0], "std": [1.0, 1.0, 1.0]}]
-ULTRALYTICS, LIBREYOLO = "ultralytics_peer", "libreyolo_peer"
-SQUARE = (192, 192)
+ULTRALYTICS, LIBREYOLO, TRANSFORMERS = "ultralytics_peer", "libreyolo_peer", "transformers_peer"
+FACES_PEER = "faces_peer"
+FACES = {
+    "steps": [{"step": "normalize", "mean": [127.5] * 3, "std": [127.5] * 3}],
+    "file": "net.tflite",
+    "labels": ("face",),
+    "keypoints": ("left eye", "right eye", "nose", "mouth", "left ear", "right ear"),
+}
+SQUARE, LARGE = (192, 192), (640, 640)
 
 FAMILIES = (
     Family("YOLOv5u", ULTRALYTICS, "yolov5n"),
@@ -71,4 +82,14 @@ FAMILIES = (
     Family("SSD", LIBREYOLO, "ssd", (300, 300), SSD_STEPS),
     Family("RetinaNet", LIBREYOLO, "retinanet", SQUARE, IMAGENET),
     Family("FCOS", LIBREYOLO, "fcos", SQUARE, IMAGENET),
+    Family("D-FINE of libreyolo", LIBREYOLO, "dfine", LARGE),
+    Family("RT-DETR", TRANSFORMERS, "rt-detr"),
+    Family("RT-DETRv2", TRANSFORMERS, "rt-detr v2"),
+    Family("D-FINE", TRANSFORMERS, "d-fine"),
+    Family("DETR", TRANSFORMERS, "detr", steps=IMAGENET),
+    Family("Deformable DETR", TRANSFORMERS, "deformable detr", steps=IMAGENET),
+    Family("YOLOS", TRANSFORMERS, "yolos", steps=IMAGENET),
+    Family("BlazeFace, short range", FACES_PEER, "SHORT", (128, 128), **FACES),
+    Family("BlazeFace, back camera", FACES_PEER, "BACK_CAMERA", (256, 256), **FACES),
+    Family("BlazeFace, full range", FACES_PEER, "FULL", SQUARE, **FACES),
 )  # fmt: skip

@@ -16,7 +16,7 @@ from edgekit.core.errors import EdgekitError
 from edgekit.runner import load
 from edgekit.runner.inputs.picture import fit_picture
 from tests.heads.compare import Comparison, compare
-from tests.heads.families import LABELS, Family
+from tests.heads.families import Family
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / "build" / "heads" / "bin" / "python"
@@ -55,6 +55,16 @@ class Measured:
     refusal: str = ""
 
 
+def faces(size: tuple[int, int]) -> np.ndarray:
+    """Return a portrait (1, height, width, 3) that matplotlib ships, brought to (height, width)."""
+    from matplotlib import cbook
+    from PIL import Image
+
+    step = {"step": "resize_picture", "height": size[0], "width": size[1], **GEOMETRY}
+    with cbook.get_sample_data("grace_hopper.jpg") as file:
+        return fit_picture(Image.open(file), 3, step)[None]
+
+
 def pictures(archive: Path, size: tuple[int, int], count: int, first: int) -> np.ndarray:
     """Return pictures of blood cells (count, height, width, 3) as bytes, brought to (height, width) with grey bars."""
     from PIL import Image
@@ -68,9 +78,10 @@ def pictures(archive: Path, size: tuple[int, int], count: int, first: int) -> np
 def prepare(family: Family, home: Path, archive: Path) -> None:
     """Write the job and the pictures of a family for its package."""
     np.save(home / "calibration.npy", pictures(archive, family.size, CALIBRATION, 0))
-    np.save(home / "pictures.npy", pictures(archive, family.size, PICTURES, 0))
+    shown = faces(family.size) if family.keypoints else pictures(archive, family.size, PICTURES, 0)
+    np.save(home / "pictures.npy", shown)
     job = {
-        "network": family.model, "name": family.file, "size": family.size, "labels": LABELS, "least": LEAST,
+        "network": family.model, "name": family.file, "size": family.size, "labels": family.labels, "least": LEAST,
         "overlap": OVERLAP, "most": MOST,
     }  # fmt: skip
     (home / "job.json").write_text(json.dumps(job))
@@ -108,7 +119,9 @@ def compared(family: Family, home: Path, answers: dict[str, Any]) -> Measured:
     samples = np.load(home / "pictures.npy")
     file = home / family.file
     try:
-        detector = detector_bundle.convert(file, file.suffix[1:], home / "bundle", samples, family.steps, list(LABELS))
+        detector = detector_bundle.convert(
+            file, file.suffix[1:], home / "bundle", samples, family.steps, list(family.labels), family.keypoints
+        )  # fmt: skip
     except EdgekitError as error:
         return Measured(family.name, answers["package"], refusal=str(error).removeprefix(f"{file}: "))
     found = {}
@@ -116,12 +129,29 @@ def compared(family: Family, home: Path, answers: dict[str, Any]) -> Measured:
         answers = {**answers, "candidates": answers["boxes"]}
     for key, overlap in (("candidates", 1.0), ("boxes", 1.0 if detector.facts["suppressed"] else OVERLAP)):
         model = load(detector.bundled(LEAST, MOST, overlap), trial=False)
-        own = [_as_rows(model.predict(sample).boxes) for sample in samples]
-        expected = [np.array(rows, dtype=np.float64).reshape(-1, 6) for rows in answers[key]]
+        own = [_as_rows(model.predict(sample).boxes, family) for sample in samples]
+        expected = [_inside(rows, family) for rows in answers[key]]
         found[key] = compare(own, expected, LEAST)
     return Measured(family.name, answers["package"], detector.facts.get("decoding", ""), detector.is_cut, **found)
 
 
-def _as_rows(boxes: Any) -> np.ndarray:
-    rows = [[*each.box, each.probability, LABELS.index(each.label)] for each in boxes]
-    return np.array(rows, dtype=np.float64).reshape(-1, 6)
+def _inside(rows: list[list[float]], family: Family) -> np.ndarray:
+    """Return boxes (n, 6 + 2 · keypoints) with their sides moved to the edge of the picture, as not all packages do."""
+    table = np.array(rows, dtype=np.float64).reshape(-1, 6 + 2 * len(family.keypoints))
+    height, width = family.size
+    table[:, :4] = np.clip(table[:, :4], 0, [width, height, width, height])
+    return table
+
+
+def _as_rows(boxes: Any, family: Family) -> np.ndarray:
+    """Return the boxes of a bundle (n, 6 + 2 · keypoints): sides, score, class and the places of the keypoints."""
+    rows = [
+        [
+            *each.box,
+            each.probability,
+            family.labels.index(each.label),
+            *(value for name in family.keypoints for value in each.keypoints[name][:2]),
+        ]
+        for each in boxes
+    ]
+    return np.array(rows, dtype=np.float64).reshape(-1, 6 + 2 * len(family.keypoints))

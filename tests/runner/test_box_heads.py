@@ -76,16 +76,26 @@ def anchors(place: int, row: list[float]) -> Box:
     return around(*centre, (2 * parts[2]) ** 2 * pair[0], (2 * parts[3]) ** 2 * pair[1])
 
 
-def priors(place: int, row: list[float]) -> Box:
+def prior_boxes() -> list[Box]:
+    """Centre, width and height of each."""
     points: list[Box] = []
     for grid in PRIORS:
         (rows, columns), (down, across) = grid["cells"], grid["step"]
         for y in range(int(rows)):
             for x in range(int(columns)):
                 points += [((x + 0.5) * across, (y + 0.5) * down, *pair) for pair in grid["sizes"]]  # type: ignore[misc]
-    x, y, width, height = points[place]
+    return points
+
+
+def priors(place: int, row: list[float]) -> Box:
+    x, y, width, height = prior_boxes()[place]
     grown = width * math.exp(0.2 * row[2]), height * math.exp(0.2 * row[3])
     return around(x + 0.1 * row[0] * width, y + 0.1 * row[1] * height, *grown)
+
+
+def from_priors(place: int, row: list[float]) -> Box:
+    x, y, _, _ = prior_boxes()[place]
+    return around(x + row[0], y + row[1], row[2], row[3])
 
 
 def decoded(outputs: list[np.ndarray], **fields: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -112,6 +122,7 @@ def decoded(outputs: list[np.ndarray], **fields: Any) -> tuple[np.ndarray, np.nd
         ("anchors", anchors, 2 * POINTS, {"anchors": ANCHORS}),
         ("priors", priors, 60, {"priors": PRIORS}),
         ("centre", lambda place, row: around(*row), POINTS, {}),
+        ("centre", from_priors, 60, {"priors": PRIORS}),
         ("corners", lambda place, row: tuple(row), POINTS, {}),
         ("corners_yx", lambda place, row: (row[1], row[0], row[3], row[2]), POINTS, {}),
     ],

@@ -24,6 +24,7 @@ from edgekit.runner.box_heads import (
     corners_of,
     mean_distances,
     picture_scale,
+    prior_points,
     sigmoid32,
     split_parts,
 )
@@ -62,7 +63,11 @@ LAYOUTS: tuple[tuple[tuple[Part, ...], ...], ...] = (
     *permutations(SEPARATE[:3]),
 )
 """The parts that the outputs of detectors hold, the usual orders first."""
+BLAZE: tuple[tuple[Part, ...], ...] = (("boxes", "keypoints"), ("classes",))
+BLAZE_CELLS = (((8, 2), (16, 6)), ((16, 2), (32, 6)), ((4, 1),))
+"""The strides of the grids of BlazeFace and its versions, each with its number of points in a cell."""
 KEYPOINT_LAYOUTS: tuple[tuple[tuple[Part, ...], ...], ...] = (
+    BLAZE,
     (("boxes", "classes", "keypoints"),),
     (("boxes", "score", "index", "keypoints"),),
     (("boxes",), ("classes",), ("keypoints",)),
@@ -142,6 +147,8 @@ class Form:
     @property
     def place(self) -> str:
         """What the numbers of a box are, as in a name."""
+        if self.head.priors:
+            return detector_names.PRIORS
         if self.head.boxes not in COORDINATES:
             return PLACES[self.head.boxes]
         return f"{PLACES[self.head.boxes]} {'as shares' if self.head.normalized else 'in pixels'}"
@@ -173,6 +180,7 @@ class Form:
         place = TITLES[self.head.boxes]
         if self.head.boxes in COORDINATES:
             place += " as shares of the image" if self.head.normalized else " in pixels"
+            place += " from prior boxes" if self.head.priors else ""
         text = f"finished boxes: {place}, score and class" if self.is_finished else f"{place}, {self.scores_in_words}"
         return f"{text}, with {self.head.keypoints} keypoints" if self.head.keypoints else text
 
@@ -243,6 +251,8 @@ def _forms_of_layout(parts: Parts, head: BoxHead) -> list[Form]:
     parts, head, scores = read
     if head.bins > 1:
         return _distributions(parts["boxes"], head, scores)
+    if tuple(head.parts) == BLAZE:
+        return _from_priors(parts, head, scores)
     codes: Sequence[BoxCode] = ("corners_yx",) if "count" in parts else ("corners", "centre")
     candidates = []
     for normalized, code in product(_scales(parts["boxes"]), codes):
@@ -308,6 +318,30 @@ def _distributions(raw: np.ndarray, head: BoxHead, scores: np.ndarray) -> list[F
     start, sides = centres - np.float32(0.5 - offset) * widths, mean_distances(raw, head.bins) * widths
     corners = np.concatenate([start - sides[:, :2], start + sides[:, 2:]], axis=1)
     return [Form(form_head, corners, scores, _valid_share(corners, head.size))]
+
+
+def _from_priors(parts: Parts, head: BoxHead, scores: np.ndarray) -> list[Form]:
+    """Return the form of BlazeFace; empty if its grids do not have this many points.
+
+    The centre of a box and its keypoints are measured in pixels from the centre of a cell.
+    """
+    height, width = head.size
+    for grids in BLAZE_CELLS:
+        cells = [(height // stride, width // stride) for stride, _ in grids]
+        counts = [count for _, count in grids]
+        if sum(rows * columns * count for (rows, columns), count in zip(cells, counts, strict=True)) != len(scores):
+            continue
+        priors = tuple(
+            {"cells": [rows, columns], "step": [height / rows, width / columns], "sizes": [[1.0, 1.0]] * count}
+            for (rows, columns), count in zip(cells, counts, strict=True)
+        )
+        head, keypoints = _keypoints(parts, head._replace(boxes="centre", priors=priors))
+        assert keypoints is not None
+        keypoints[..., :2] += prior_points(head, len(scores))[0][:, None]
+        corners = corners_of(parts["boxes"], head)
+        share = _valid_share(corners, head.size)
+        return [Form(head, corners, scores, share, rows=len(scores), keypoints=keypoints)]
+    return []
 
 
 def _finished_scores(parts: Parts, head: BoxHead) -> tuple[Parts, BoxHead, np.ndarray] | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from edgekit.core import tasks
+from edgekit.core.config import available_cores
 from edgekit.core.errors import ModelError
 from edgekit.core.tasks import SampleResults
 from edgekit.models.files import interface, module, task_outputs
@@ -40,8 +41,6 @@ class OutputReader:
         The file, and the module of `edgekit.models.files` that opens it.
     needed
         The outputs for each way.
-    threads
-        Number of threads; 0 means all cores.
 
     Raises
     ------
@@ -49,10 +48,10 @@ class OutputReader:
         The file cannot be opened.
     """
 
-    def __init__(self, path: Path, kind: str, needed: Sequence[TaskOutputs], threads: int = 0) -> None:
+    def __init__(self, path: Path, kind: str, needed: Sequence[TaskOutputs]) -> None:
         self._needed, first = needed, needed[0]
         self._raw = None if len(needed) == 1 else RawOutputs(first.classes, first.task, first.size)
-        self._model = module(kind).open(path, threads, (), self._raw or first)
+        self._model = module(kind).open(path, available_cores(), (), self._raw or first)
 
     def answers(self, x: np.ndarray, prepare: Prepare) -> list[np.ndarray]:
         """Return the answers (n, …) for raw samples, read in each way; `prepare` makes the input, channels last.

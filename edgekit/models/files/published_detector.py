@@ -17,7 +17,7 @@ import numpy as np
 
 from edgekit.core import detector_names
 from edgekit.core.errors import ModelError
-from edgekit.models.files import interface, module, onnx_batch, onnx_detector
+from edgekit.models.files import cut_check, interface, module, onnx_batch, onnx_detector
 from edgekit.models.files import onnx as onnx_file
 from edgekit.models.files.detector_forms import NEAR_STRIDES, Form, forms
 from edgekit.models.files.file_facts import onnx_metadata
@@ -116,7 +116,7 @@ def readings(
     """Return the ways in which the outputs of the detector at `path` can be read, the likeliest first.
 
     There is only one if the file could be cut, because that proves it, and none if it gives distances and logits, which
-    need no conversion.
+    need no conversion. A cut file was compared with the whole one on at most `MAX_TRACED` of the samples.
 
     A network for keypoints always needs one.
 
@@ -139,7 +139,7 @@ def readings(
     ConfigError
         There is no such name.
     """
-    content, is_changed = _fixed_onnx(path, needed.size) if kind == "onnx" else (None, False)
+    content, is_open = _fixed_onnx(path, needed.size) if kind == "onnx" else (None, False)
     facts: dict[str, Any] = {}
     named = detector_names.parse(head) if head is not None else None
     if content is None:
@@ -150,7 +150,8 @@ def readings(
             _check_keypoints(facts[onnx_detector.HEAD].get("keypoints", 0), needed)
             return [PublishedDetector(facts.get(onnx_detector.DECODING, ""), None, facts[onnx_detector.HEAD], False)]
         _refuse_other_tasks(facts, needed)
-        traces = (onnx_detector.trace(content, needed.size, each) for each in (None, *islice(samples, MAX_TRACED)))
+        samples = list(islice(samples, MAX_TRACED))
+        traces = (onnx_detector.trace(content, needed.size, each) for each in (None, *samples))
     outputs: list[np.ndarray] = []
     uncut: list[PublishedDetector] = []
     for number, (outputs, tensors) in enumerate(traces):
@@ -162,12 +163,12 @@ def readings(
             if named is None or named.fits(form.structure, form.place, form.order)
         ]
         if content is not None:
-            detector = _without_decoding(content, candidates, tensors, is_suppressed=_is_end_to_end(facts))
+            detector = _without_decoding(content, candidates, tensors, needed, samples, _is_end_to_end(facts))
             if detector is not None:
                 return [detector]
         if not uncut and (valid := [form for form in candidates if form.is_valid]):
             suppresses = content is not None and onnx_detector.suppresses(content)
-            fixed = _with_output_shapes(content, outputs) if content is not None and is_changed else None
+            fixed = _with_output_shapes(content, outputs) if content is not None and is_open else None
             uncut = [_uncut(form, outputs, needed, suppresses, fixed) for form in valid]
         if uncut and (content is None or number):
             return uncut  # noise saturates some networks, so that a file is cut only with a picture
@@ -177,16 +178,25 @@ def readings(
 
 
 def _without_decoding(
-    content: bytes, candidates: Sequence[Form], tensors: dict[str, np.ndarray], is_suppressed: bool
+    content: bytes,
+    candidates: Sequence[Form],
+    tensors: dict[str, np.ndarray],
+    needed: TaskOutputs,
+    samples: Iterable[np.ndarray],
+    is_suppressed: bool,
 ) -> PublishedDetector | None:
     """Return an ONNX detector cut before its decoding, and before its suppression if it has one; None if impossible.
 
-    `is_suppressed` says whether its points are one for each object although they belong to cells.
+    The cut file gives the boxes of the whole one for all samples. `is_suppressed` says whether its points are one for
+    each object although they belong to cells.
     """
     suppresses = onnx_detector.suppresses(content)
     for form in candidates:
         if (cut := onnx_detector.cut(content, form, tensors)) is not None:
             fields = cut[1]._asdict() if cut[1] else None
+            whole = content, form.head._asdict()
+            if not cut_check.agrees(whole, (cut[0], fields), needed, samples, keeps_all=not suppresses):
+                continue
             one_each = is_suppressed or (form.is_finished and not suppresses)
             return PublishedDetector(form.description, cut[0], fields, one_each, form.name)
     return None
@@ -202,19 +212,21 @@ def _uncut(
 
 
 def _fixed_onnx(path: Path, size: Sequence[int]) -> tuple[bytes | None, bool]:
-    """Return the ONNX file for one image of (height, width), and whether the file itself takes other sizes, too.
+    """Return the ONNX file for one image of (height, width), and whether shapes of the file itself were open.
 
-    The first is None if the file does not take channels-first images.
+    Its input may take images of other sizes, too, or the shapes of its outputs may be unknown, as they are behind
+    operators at which shape inference gives up. The file is None if it does not take channels-first images.
     """
     import onnx
 
     model = onnx.load_model_from_string(onnx_file.onnx(path))
-    was_open = any(-1 in port["shape"][2:] for port in onnx_batch.describe_ports(model)["inputs"])
+    ports = onnx_batch.describe_ports(model)
+    is_open = any(-1 in port["shape"] for port in (*ports["inputs"], *ports["outputs"]))
     onnx_batch.set_image_size(model, (size[0], size[1]))
     shapes = [port["shape"] for port in onnx_batch.describe_ports(model)["inputs"]]
     if shapes != [[1, 3, *size]] and shapes != [[1, 1, *size]]:
         return None, False
-    return bytes(model.SerializeToString(deterministic=True)), was_open
+    return bytes(model.SerializeToString(deterministic=True)), is_open
 
 
 def _with_output_shapes(content: bytes, outputs: Sequence[np.ndarray]) -> bytes:
@@ -275,7 +287,7 @@ def _is_suppressed(form: Form) -> bool:
 
     EfficientDet's thousands of boxes with score and class are candidates, of which many belong to one object.
     """
-    is_set = form.head.background != 0 and form.cell_distance >= NEAR_STRIDES
+    is_set = form.head.background != 0 and not form.head.priors and form.cell_distance >= NEAR_STRIDES
     return len(form.corners) <= MAX_QUERIES and (form.is_finished or is_set)
 
 

@@ -24,6 +24,7 @@ from edgekit.models.files.interface import (
 from edgekit.models.files.openvino import batch_of_one
 from edgekit.models.files.task_outputs import ANY_OUTPUT, TaskOutputs
 from edgekit.runner.backends.tflite import TfliteBackend
+from edgekit.runner.box_heads import HeadDecoder
 from edgekit.runner.bundle.manifest import TensorSpec
 
 INTERPRETER = "litert"
@@ -49,11 +50,19 @@ def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = 
         interpreter.allocate_tensors()
         [source] = interpreter.get_input_details()
         results = needed.in_task_order([_spec(each) for each in interpreter.get_output_details()])
-        run = TfliteBackend("litert", interpreter, (_spec(source),), results).run
+        run = _decoded(TfliteBackend("litert", interpreter, (_spec(source),), results).run, needed, results)
         plain = not len(source["quantization_parameters"]["scales"])
         return (lambda x: run(cast_input(x, source["dtype"]).astype(np.float32))) if plain else run
 
     return OpenedModel(tuple(_signature(inputs[0])), for_shape, _step(outputs[0]), _grid(inputs[0]))
+
+
+def _decoded(run: Run, needed: TaskOutputs, results: Sequence[TensorSpec]) -> Run:
+    """Return `run` with its outputs converted to those of the task, if the file is a published detector."""
+    if not needed.head:
+        return run
+    decoder = HeadDecoder(needed.head, [each.shape[1:] for each in results])
+    return lambda x: decoder(run(x))
 
 
 def _read(path: Path, tensors: Tensors) -> bytes:

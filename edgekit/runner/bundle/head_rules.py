@@ -106,7 +106,7 @@ def check_head(head: Any, manifest: Manifest) -> None:
     require(head["classes"] == labels, "head.classes", head["classes"], f"there are {labels} labels")
     try:
         points, _ = box_heads.converted_shape(head, [each.answer for each in manifest.outputs])
-        if head["boxes"] == "priors":
+        if head["boxes"] == "priors" or (head["boxes"] == "centre" and head.get("priors")):
             count = sum(prod(grid["cells"]) * len(grid["sizes"]) for grid in head.get("priors", ()))
             require(count == points, "head.priors", count, f"the outputs have {points} points")
         elif head["boxes"] in ("anchors", "exponential", "distances"):

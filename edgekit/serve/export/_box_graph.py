@@ -195,7 +195,11 @@ def _corners(graph: _Graph, raw: str, head: BoxHead, points: int) -> tuple[str, 
         if head.normalized:
             raw = graph.add("Mul", raw, np.array([width, height, width, height], dtype=np.float32))
         first, last = _halves(graph, raw)
-        return _from_centres(graph, first, last) if head.boxes == "centre" else (first, last)
+        if head.boxes != "centre":
+            return first, last
+        if head.priors:
+            first = graph.add("Add", first, box_heads.prior_points(head, points)[0])
+        return _from_centres(graph, first, last)
     return _from_centres(graph, *_centres(graph, raw, head, points))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from edgekit.core.tasks import Task
 from edgekit.models import store
 from edgekit.models.files.onnx_detector import BOXES, SCORES
 from edgekit.runner import bundle
@@ -33,6 +35,8 @@ class ConvertedDetector:
         What the profile stage knows about the file, the fields of `store.Source`.
     is_cut
         Whether its decoding was cut off.
+    keypoints
+        The names of the keypoints of a box.
     """
 
     target: str
@@ -44,6 +48,7 @@ class ConvertedDetector:
     is_cut: bool
     converted: launch.ConvertedStep
     folder: Path
+    keypoints: Sequence[str] = ()
 
     def bundled(self, least: float, most: int, overlap: float | None = None) -> Path:
         """Return the bundle; `overlap` is by default what a run gives it, 1 for boxes that are already selected."""
@@ -52,8 +57,10 @@ class ConvertedDetector:
         overlap = (1.0 if self.facts["suppressed"] else 0.5) if overlap is None else overlap
         manifest = Manifest(
             name="cells", version="1.0.0", target=self.target, variant=f"baseline-fp32-{self.target}",
-            task="detection", raw=RawSpec("image", self.pictures.shape[1:], "uint8"), inputs=files.inputs,
-            outputs=files.outputs, preprocess=self.steps, labels=self.labels, model_files=sorted(content),
+            task="keypoints" if self.keypoints else "detection", inputs=files.inputs, outputs=files.outputs,
+            raw=RawSpec("image", self.pictures.shape[1:], "uint8"),
+            keypoints={"names": list(self.keypoints), "skeleton": []} if self.keypoints else None,
+            preprocess=self.steps, labels=self.labels, model_files=sorted(content),
             activation="sigmoid", boxes=BoxOptions(least, overlap, most)._asdict(), head=files.head,
             golden={"inputs": "i.npy", "outputs": "o.npy", "atol": 1e-3, "top1": False},
         )  # fmt: skip
@@ -64,20 +71,27 @@ class ConvertedDetector:
 
 
 def convert(
-    path: Path, target: str, home: Path, pictures: np.ndarray, steps: list[dict[str, Any]], labels: list[str]
+    path: Path,
+    target: str,
+    home: Path,
+    pictures: np.ndarray,
+    steps: list[dict[str, Any]],
+    labels: list[str],
+    keypoints: Sequence[str] = (),
 ) -> ConvertedDetector:
     """Convert the detector at `path` for a target, with pictures (n, height, width, 3) of bytes."""
     cut = home / "cut" / path.name
     cut.parent.mkdir(parents=True)
+    task: Task = "keypoints" if keypoints else "detection"
     outputs, facts = logits_and_facts(
-        open_file(path, steps), pictures, classes=len(labels), timeout_s=LIMIT_S, threads=1, task="detection",
-        cut_file=cut,
+        open_file(path, steps), pictures, classes=len(labels), timeout_s=LIMIT_S, threads=1, task=task,
+        keypoints=len(keypoints), cut_file=cut,
     )  # fmt: skip
     raw = {"kind": "image", "shape": list(pictures.shape[1:]), "dtype": "uint8"}
     height, width, channels = pictures.shape[1:]
     spec = store.ModelSpec(
         builder=None, source=store.Source(**facts), kwargs={}, input_shape=(channels, height, width),
-        num_classes=len(labels), classes=tuple(labels), raw=raw, task="detection", preprocess=steps,
+        num_classes=len(labels), classes=tuple(labels), raw=raw, task=task, preprocess=steps,
     )  # fmt: skip
     store.save_source(home / "model", cut if cut.exists() else path, spec)
     np.save(home / "calibration.npy", pictures.transpose(0, 3, 1, 2).astype(np.float32) / 255)
@@ -86,4 +100,6 @@ def convert(
     [converted] = launch.convert(job, home, LIMIT_S, threading.Event())
     assert isinstance(converted, launch.ConvertedStep), converted
     is_cut = cut.exists() and [each.name for each in onnx.load(cut).graph.output] == [BOXES, SCORES]
-    return ConvertedDetector(target, pictures, outputs, steps, labels, facts, is_cut, converted, home / "fp32")
+    return ConvertedDetector(
+        target, pictures, outputs, steps, labels, facts, is_cut, converted, home / "fp32", keypoints
+    )  # fmt: skip

@@ -136,6 +136,26 @@ class CoarsestFirst(Corners):
         return torch.cat(super().forward(x).split(counts, 1)[::-1], 1)
 
 
+class ShiftedIfBright(Corners):
+    """The same, but boxes lie elsewhere in bright images, which noise is not."""
+
+    reach = 0.8
+
+    def forward(self, x: torch.Tensor) -> Any:
+        boxes, logits = self.boxes_and_logits(x)
+        return torch.cat([boxes + 20 * (x.mean() > 0.6).float(), logits.sigmoid()], -1)
+
+
+class LessLikelyIfBright(Corners):
+    """The same, but boxes are less probable in bright images."""
+
+    reach = 0.8
+
+    def forward(self, x: torch.Tensor) -> Any:
+        boxes, logits = self.boxes_and_logits(x)
+        return torch.cat([boxes, logits.sigmoid() * (1 - 0.5 * (x.mean() > 0.6).float())], -1)
+
+
 class TwoOutputs(Corners):
     """As PP-YOLOE and YOLO-NAS: corners (1, points, 4) and probabilities (1, points, classes)."""
 

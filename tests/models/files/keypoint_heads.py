@@ -120,6 +120,26 @@ class Known(Pose):
         return super().rows(x) * 1e-3 + self.table
 
 
+class Blaze(nn.Module):
+    """BlazeFace: boxes and keypoints (1, points, 14), in pixels from the centres of cells; logits (1, points, 1)."""
+
+    classes, columns, grids = 1, 2, ((8, 2), (16, 6))
+    """The strides of its grids, with the number of points in a cell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = Backbone(6 * (4 + 2 * COUNT + 1), [stride for stride, _ in self.grids])
+
+    def forward(self, x: torch.Tensor) -> Any:
+        width = 4 + 2 * COUNT + 1
+        levels = [
+            level[:, : count * width].permute(0, 2, 3, 1).reshape(1, -1, width)
+            for level, (_, count) in zip(self.backbone(x), self.grids, strict=True)
+        ]
+        places, sides, points, logits = torch.cat(levels, 1).split([2, 2, 2 * COUNT, 1], -1)
+        return torch.cat([places * 4, sides.abs() * 8, points * 4], -1), logits * 3
+
+
 def save_known(path: Path) -> Path:
     """Write the file of `Known`, with the metadata that Ultralytics' exporter leaves."""
     model = onnx.load_model_from_string(exported(Known))
@@ -133,7 +153,7 @@ def save_known(path: Path) -> Path:
 class Family:
     """`is_cut` says whether a file is cut before its decoding, and `words` are in the description of its outputs."""
 
-    build: type[Pose]
+    build: type[Pose] | type[Blaze]
     words: tuple[str, ...]
     is_cut: bool = True
     is_suppressed: bool = False
@@ -143,6 +163,8 @@ class Family:
         return self.build.__name__
 
     def decode(self, outputs: list[np.ndarray]) -> Answer:
+        if self.build is Blaze:
+            return self._decode_blaze(*outputs)
         table = outputs[0][0].astype(np.float64)
         table = table if self.build is EndToEnd else table.T
         columns, classes = self.build.columns, self.build.classes
@@ -156,11 +178,27 @@ class Family:
         seen = points[..., 2:] if columns == 3 else np.ones((*points.shape[:2], 1))
         return boxes, scores, np.concatenate([points[..., :2], seen], 2)
 
+    def _decode_blaze(self, table: np.ndarray, logits: np.ndarray) -> Answer:
+        centres = np.array(
+            [
+                ((x + 0.5) * stride, (y + 0.5) * stride)
+                for stride, count in Blaze.grids
+                for y in range(SIZE[0] // stride)
+                for x in range(SIZE[1] // stride)
+                for _ in range(count)
+            ]
+        )
+        places = table[0].astype(np.float64).reshape(len(centres), -1, 2)
+        boxes = from_centres(np.concatenate([places[:, 0] + centres, places[:, 1]], 1))
+        points = np.concatenate([places[:, 2:] + centres[:, None], np.ones((len(centres), COUNT, 1))], 2)
+        return boxes, 1 / (1 + np.exp(-logits[0].astype(np.float64))), points
+
 
 FAMILIES = (
     Family(Pose, ("centres and sizes in pixels", "probabilities", "with 5 keypoints")),
     Family(SeveralClasses, ("centres and sizes in pixels", "with 5 keypoints")),
     Family(WithoutVisibility, ("centres and sizes in pixels", "with 5 keypoints")),
     Family(Shares, ("centres and sizes as shares", "with 5 keypoints")),
+    Family(Blaze, ("centres and sizes in pixels from prior boxes", "logits", "with 5 keypoints"), is_cut=False),
     Family(EndToEnd, ("finished boxes: corners in pixels", "with 5 keypoints"), is_suppressed=True),
 )

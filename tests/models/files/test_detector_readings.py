@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from edgekit.cli.init.config_check import read_data
 from edgekit.core.errors import ModelError
+from edgekit.models.files import published_detector
+from edgekit.models.files.detector_readings import OutputReader
+from edgekit.models.files.task_outputs import for_task
 from edgekit.training.teachers.model_file import logits_and_facts, open_file
 from tests.cli import painted
+from tests.models.files import detection_postprocess, detector_heads
+from tests.models.files.test_published_detector import run_tflite
 
 PLACE = (0, 0, 48, 48)
 
@@ -35,6 +42,19 @@ def test_the_way_that_fits_the_labels_is_taken(numbers: tuple[int, ...], code: s
 
 def test_the_head_of_the_config_is_taken_instead(tmp_path: Path) -> None:
     assert facts(tmp_path, PLACE, (24, 24, 48, 48), head="picodet")["head"]["boxes"] == "corners"
+
+
+def test_the_answers_of_a_tflite_file_are_those_of_its_head(tmp_path: Path) -> None:
+    """(n, points, 4 + classes), as all detectors are scored, and not the file's own outputs."""
+    path, images = tmp_path / "net.tflite", detector_heads.images(3).transpose(0, 2, 3, 1)
+    path.write_bytes(detection_postprocess.tflite())
+    needed = for_task("detection", detector_heads.CLASSES, images.shape[1:])
+    read = published_detector.read(path, "tflite", needed, images)
+    assert read is not None
+    [answers] = OutputReader(path, "tflite", [replace(needed, head=read.head)]).answers(images, lambda x: x)
+    best = (1 / (1 + np.exp(-answers[..., 4:]))).max(axis=(1, 2))
+    scores = [run_tflite(path.read_bytes(), image)["score"].max() for image in images]
+    np.testing.assert_allclose(best, scores, atol=1e-5)
 
 
 def test_labels_that_do_not_decide_stop_the_run(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from edgekit.runner import bundle, load
@@ -71,10 +72,42 @@ def test_the_bundle_of_an_onnx_file_gives_the_boxes_of_the_file(name: str, tmp_p
         check_boxes(path, picture, suppressed(family.decode(run(content, image)), 0.5))
 
 
+def test_the_outputs_of_a_file_may_have_no_shapes(tmp_path: Path) -> None:
+    """As those of libreyolo's D-FINE, whose padding depends on a tensor, so that shape inference gives up."""
+    family = BY_NAME["RT-DETR"]
+    content = without_shapes(exported(family.build))
+    (tmp_path / "net.onnx").write_bytes(content)
+    path = bundled(tmp_path / "net.onnx", "onnx", tmp_path)
+    rows = [port.shape for port in bundle.read(path).manifest.outputs]
+    picture = pictures()[0]
+    outputs = run(content, picture.transpose(2, 0, 1).astype(np.float32) / 255)
+    assert sorted(rows) == sorted(each.shape for each in outputs)
+    check_boxes(path, picture, suppressed(family.decode(outputs), 1.0))
+
+
+def without_shapes(content: bytes) -> bytes:
+    """The file with a padding of nothing before its network, and outputs of unknown shapes."""
+    model = onnx.load_model_from_string(content)
+    graph, name = model.graph, model.graph.input[0].name
+    for node in graph.node:
+        node.input[:] = ["padded" if each == name else each for each in node.input]
+    graph.initializer.append(onnx.numpy_helper.from_array(np.zeros(8, dtype=np.float32), "none"))
+    graph.node.insert(0, onnx.helper.make_node("Cast", ["none"], ["pads"], to=onnx.TensorProto.INT64))
+    graph.node.insert(1, onnx.helper.make_node("Pad", [name, "pads"], ["padded"]))
+    del graph.value_info[:]
+    for output in graph.output:
+        for number, side in enumerate(output.type.tensor_type.shape.dim):
+            side.dim_param = f"{output.name}_{number}"
+    inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output
+    assert not all(side.dim_value for output in inferred for side in output.type.tensor_type.shape.dim)
+    return bytes(model.SerializeToString())
+
+
 def test_the_bundle_of_a_tflite_file_gives_its_finished_boxes(tmp_path: Path) -> None:
     content = detection_postprocess.tflite()
     (tmp_path / "net.tflite").write_bytes(content)
     path = bundled(tmp_path / "net.tflite", "tflite", tmp_path)
+    assert load(path, trial=False).selftest().ok
     for picture in pictures():
         outputs = run_tflite(content, picture.astype(np.float32) / 255)
         count = int(outputs["count"])

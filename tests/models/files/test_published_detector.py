@@ -117,6 +117,20 @@ def test_a_file_that_selects_among_its_boxes_keeps_its_outputs(build: Callable[[
     check_same_boxes(decoded(content, detector.head, image), detector_heads.finished(run(content, image)))
 
 
+@pytest.mark.parametrize("build", [detector_heads.ShiftedIfBright, detector_heads.LessLikelyIfBright])
+def test_a_cut_that_is_wrong_for_a_picture_of_the_data_is_not_made(build: Callable[[], Any], tmp_path: Path) -> None:
+    """A cut is right for noise and for a dark picture, but only the whole file has the boxes of a bright one."""
+    content = exported(build)
+    (tmp_path / "net.onnx").write_bytes(content)
+    dark, bright = (detector_heads.images(1)[0].transpose(1, 2, 0) * share for share in (0.8, 1.6))
+    cut = published_detector.read(tmp_path / "net.onnx", "onnx", NEEDED, [dark])
+    assert cut is not None and cut.content is not None
+    whole = published_detector.read(tmp_path / "net.onnx", "onnx", NEEDED, [dark, bright])
+    assert whole is not None and whole.content is None and whole.head is not None
+    image = bright.transpose(2, 0, 1)
+    check_same_boxes(decoded(content, whole.head, image), BY_NAME["PicoDet"].decode(run(content, image)))
+
+
 def test_thousands_of_boxes_with_score_and_class_are_still_to_be_suppressed(tmp_path: Path) -> None:
     detector = read(exported(detector_heads.Candidates), tmp_path)
     assert detector is not None and "finished boxes" in detector.decoding and not detector.is_suppressed

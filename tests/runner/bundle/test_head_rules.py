@@ -121,6 +121,7 @@ def without(key: str) -> dict[str, Any]:
         ({**PLAIN, "variances": [0.1]}, "head.variances"),
         ({**PLAIN, "variances": [0.1, -0.2]}, "head.variances"),
         ({**PLAIN, "boxes": "priors", "priors": PRIORS[:1]}, "head.priors: got '48'; the outputs have 60 points"),
+        ({**PLAIN, "boxes": "centre", "priors": PRIORS[:1]}, "head.priors: got '48'; the outputs have 60 points"),
         ({**PLAIN, "boxes": "anchors", "anchors": ANCHORS}, "head: 60 points .* no grids with 2 and 2 anchors"),
         ({**PLAIN, "parts": [["boxes"], ["classes"]]}, "head: the head has 2 outputs, but the model has 1"),
         ({**PLAIN, "bins": 16}, "head.bins"),

@@ -109,6 +109,7 @@ HEADS = {
         BoxHead(SIZE, CLASSES, WITH_OBJECTNESS, "exponential", "probabilities", "probabilities"), GRID_POINTS,
     ),
     "priors": (BoxHead(SIZE, CLASSES, SPLIT, "priors", "softmax", background=3, priors=PRIORS), 8 * 8 + 2 * 2 * 2),
+    "centres from priors": (BoxHead(SIZE, CLASSES, SPLIT, "centre", priors=PRIORS), 8 * 8 + 2 * 2 * 2),
     "finished boxes with a count": (
         BoxHead(SIZE, CLASSES, FINISHED, "corners_yx", "index", normalized=True, first_index=1), 20,
     ),
