@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from edgekit.core.errors import ModelError, with_article
 from edgekit.models.spec import ModelSpec
 from edgekit.runner import boxes, masks, output_vector
+from edgekit.runner.boxes import FIELDS
 from edgekit.runner.errors import RunnerError
-from edgekit.runner.keypoints import FIELDS, VALUES
+from edgekit.runner.keypoints import VALUES
 
 
 def check_output(out: Any, spec: ModelSpec, samples: int = 1, when: str = "") -> None:

@@ -37,8 +37,8 @@ from edgekit.core.tasks.detection import (
     picture_size,
     strata,
 )
-from edgekit.runner.boxes import Boxes, area
-from edgekit.runner.keypoints import FIELDS, VALUES, Decoder
+from edgekit.runner.boxes import FIELDS, Boxes, area
+from edgekit.runner.keypoints import VALUES, Decoder
 
 __all__ = ["accuracy", "check_split", "constant_answer", "default_names", "drop", "strata"]
 
