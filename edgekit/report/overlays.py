@@ -80,7 +80,7 @@ def pose_answer(axes: Axes, answer: np.ndarray, label: np.ndarray, skeleton: Lin
     What was found in a crowd, or in an object without labelled keypoints, is neither right nor wrong.
     """
     poses, objects = keypoints.poses_of_answer(answer), label[1:][label[1:, 0] >= 0]
-    matches = keypoints.matched_labels(poses, objects)[:, 0]
+    matches = keypoints.match_labels(poses, objects)[:, 0]
     is_counted = ~keypoints.is_ignored(objects)
     is_right = np.append(is_counted, False)[matches]
     is_wrong = matches < 0

@@ -37,6 +37,12 @@ class Mask(NamedTuple):
         height, width = self.pixels.shape
         return slice(self.top, self.top + height), slice(self.left, self.left + width)
 
+    def in_picture(self, size: Sequence[int]) -> np.ndarray:
+        """Return the pixels of the whole picture of (height, width)."""
+        whole = np.zeros(tuple(size), bool)
+        whole[self.window] = self.pixels
+        return whole
+
 
 class Decoder:
     """Converts outputs (points + cells, 6 + coefficients) for pictures of one (height, width)."""
@@ -107,21 +113,19 @@ def _between(values: np.ndarray, first: np.ndarray, shares: np.ndarray, axis: in
     return np.add(before, after, out=before)
 
 
-def run_lengths(mask: Mask, size: Sequence[int]) -> list[int]:
-    """Return COCO's run lengths of a mask in a picture of (height, width), see `masks.run_lengths`."""
-    whole = np.zeros(tuple(size), np.uint8)
-    whole[mask.window] = mask.pixels
-    runs = masks.run_lengths(whole).get(1)
-    return runs["counts"] if runs else [whole.size]
+def run_lengths(pixels: np.ndarray) -> list[int]:
+    """Return COCO's run lengths of pixels (height, width) bool, see `masks.run_lengths`."""
+    runs = masks.run_lengths(pixels.view(np.uint8)).get(1) if pixels.size else None
+    return runs["counts"] if runs else [pixels.size]
 
 
-def compressed(counts: Sequence[int], size: Sequence[int]) -> dict[str, Any]:
-    """Return COCO's compressed encoding of run lengths, `size` and `counts` as text.
+def compressed(pixels: np.ndarray) -> dict[str, Any]:
+    """Return COCO's compressed run-length encoding of pixels (height, width) bool: `size`, and `counts` as text.
 
     From the fourth on, each count is replaced by its difference from the count two before. A number is written five
     bits at a time, the lowest first. Bit 5 says that more bits follow; the code of the character is larger by 48.
     """
-    letters = []
+    letters, counts = [], run_lengths(pixels)
     for index, count in enumerate(counts):
         number = count - counts[index - 2] if index > 2 else count
         more = True
@@ -130,4 +134,4 @@ def compressed(counts: Sequence[int], size: Sequence[int]) -> dict[str, Any]:
             number >>= 5
             more = number != (-1 if bits & 16 else 0)
             letters.append(chr(bits + 32 * more + 48))
-    return {"size": list(size), "counts": "".join(letters)}
+    return {"size": list(pixels.shape), "counts": "".join(letters)}

@@ -11,7 +11,7 @@ import numpy as np
 
 from edgekit.runner import input_path
 from edgekit.runner.boxes import BoxOptions, probability
-from edgekit.runner.instance_masks import Decoder, Mask, compressed, object_mask, run_lengths
+from edgekit.runner.instance_masks import Decoder, Mask, compressed, object_mask
 from edgekit.runner.postprocess.detection import DetectedBox, Detection
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class DetectedInstance(DetectedBox):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the box with the mask as `segmentation`, run-length encoded as in COCO's results."""
-        encoded = compressed(run_lengths(self.mask, self.size), self.size)
+        encoded = compressed(self.mask.in_picture(self.size))
         return {"label": self.label, "probability": self.probability, "box": list(self.box), "segmentation": encoded}
 
 
