@@ -304,7 +304,7 @@ def _with_keypoints(findings: Findings, facts: FileFacts, task: Task | None) -> 
     section = {**findings.section, "source": "keypoints"}
     path = Path(section["path"])
     with archives.FolderArchive(path) if path.is_dir() else archives.ZipArchive(path) as source:
-        annotations = box_formats.read_annotations(section["annotations"], source, with_keypoints=True)
+        annotations = box_formats.read_annotations(section["annotations"], source, extra="keypoints")
     total = sum(len(picture.boxes) for picture in annotations.pictures)
     description = findings.description.replace(" boxes (", f" boxes, of which {total:,} have {count} keypoints (", 1)
     return replace(findings, section=section, description=description, classes=annotations.classes, task="keypoints")
