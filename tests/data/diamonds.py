@@ -30,7 +30,7 @@ class Diamond:
     def corners(self) -> np.ndarray:
         """(4, 2)."""
         ends = [(0, -self.down), (self.across, 0), (0, self.down), (-self.across, 0)]
-        return np.array(ends) + (self.x, self.y)
+        return np.array(ends) + np.array([self.x, self.y])
 
     @property
     def box(self) -> tuple[float, float, float, float]:

@@ -29,7 +29,7 @@ MAX_QUERIES = 1000
 END_TO_END = "_e2e"
 MAX_TRACED = 8
 """Most images, beside a random one, in which a file may find the boxes by which it is recognised."""
-FILE_TASKS = {"detection": "detect", "keypoints": "pose", "instance_masks": "segment"}
+EXPORTER_TASKS = {"detection": "detect", "keypoints": "pose", "instance_masks": "segment"}
 """The tasks of edgekit, and what Ultralytics calls them in the metadata of a file."""
 OTHER_TASKS = {
     "detect": "predicts boxes alone; use data with boxes and task: detection",
@@ -244,7 +244,7 @@ def _with_output_shapes(content: bytes, outputs: Sequence[np.ndarray]) -> bytes:
 def _refuse_other_tasks(facts: dict[str, Any], needed: TaskOutputs) -> None:
     """Raise ModelError if the metadata say that the file is for another task, or has other keypoints."""
     task, shape = facts.get("task"), facts.get("kpt_shape")
-    if isinstance(task, str) and task in OTHER_TASKS and task != FILE_TASKS.get(needed.task):
+    if isinstance(task, str) and task in OTHER_TASKS and task != EXPORTER_TASKS.get(needed.task):
         raise ModelError(f"{OTHER_TASKS[task]} (its metadata say task: {task})")
     if isinstance(shape, list) and shape and isinstance(shape[0], int):
         _check_keypoints(shape[0], needed)

@@ -49,7 +49,7 @@ def map_to_picture(detection: Detection, raw: RawSpec, size: tuple[int, int]) ->
     if resize is None or resize["fit"] == "crop":
         return detection
     place = input_path.picture_transform(size, resize)
-    grid = {"start": (place.left, place.top), "step": (1 / place.scale_x, 1 / place.scale_y)}
+    grid = {"start": (place.left, place.top), "step": (place.scale_x, place.scale_y)}
 
     def instance(each: Any) -> DetectedInstance:
         return replace(

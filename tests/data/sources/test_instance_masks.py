@@ -142,7 +142,7 @@ def test_the_same_files_serve_a_detection_of_boxes(tmp_path: Path) -> None:
 
 def test_an_object_without_a_pixel_in_the_sample_is_left_out(tmp_path: Path) -> None:
     def change(values: dict[str, Any]) -> None:
-        left, top, width, height = values["annotations"][0]["bbox"]
+        left, top, width, _ = values["annotations"][0]["bbox"]
         values["annotations"][0]["segmentation"] = [[left, top, left + width, top, left + width / 2, top + 0.01]]
 
     WRITERS["coco"](tmp_path / "data", diamonds.pictures(12))
