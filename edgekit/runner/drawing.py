@@ -92,7 +92,8 @@ def draw_boxes(
     """
     numbers = {label: number for number, label in enumerate(labels)}
     tinted = picture.copy()
-    for each in reversed([each for each in answer.boxes if hasattr(each, "mask_arguments")]):
+    masked: list[Any] = [each for each in answer.boxes if hasattr(each, "mask_arguments")]
+    for each in reversed(masked):
         colour = np.array(style_of_class(numbers[each.label]).colour, np.uint8)
         part, mask = tinted[each.mask.window], each.mask.pixels
         part[mask] = picture[each.mask.window][mask] // 2 + colour // 2

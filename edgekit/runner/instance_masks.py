@@ -66,9 +66,9 @@ def object_mask(
     start: Sequence[float] = (0, 0),
     step: Sequence[float] = (1, 1),
 ) -> Mask:
-    """Return the mask of an object: the pixels whose centre is inside its box and whose logit is above 0.
+    """Return the mask of an object: the pixels whose top left corner is inside its box and whose logit is above 0.
 
-    The logits of the cells are interpolated linearly between their centres.
+    The logits of the cells are interpolated linearly between their centres. Ultralytics has the same rules.
 
     Parameters
     ----------
@@ -94,11 +94,11 @@ def object_mask(
 
 
 def _cells(low: float, high: float, start: float, step: float, count: int) -> tuple[int, np.ndarray, np.ndarray]:
-    """Return the first pixel on an axis with its centre in a box, and for each pixel the cell before it and its share.
+    """Return the first pixel of a box on an axis, and for each pixel the cell before its centre and a share.
 
     The share is that of the next of the `count` cells. Pixels beyond the centre of the last cell have its value.
     """
-    first, end = ceil(low - 0.5), ceil(high - 0.5)
+    first, end = ceil(low), ceil(high)
     places = ((np.arange(first, max(first, end)) + 0.5) * step + start) / STRIDE - 0.5
     places = places.clip(0, count - 1)
     cells = np.minimum(places.astype(np.int64), max(0, count - 2))

@@ -33,7 +33,7 @@ FIXED = ("--no-trial", "--interpreter", "onnxruntime")
 
 def tables() -> dict[str, np.ndarray]:
     """The first prototype is positive left of pixel 28, the third one is negative everywhere."""
-    boxes, scores = np.full((1, POINTS, 4), 1.0, np.float32), np.full((1, POINTS, 2), -9.0, np.float32)
+    boxes, scores = np.full((1, POINTS, 4), 0.95, np.float32), np.full((1, POINTS, 2), -9.0, np.float32)
     coefficients = np.zeros((1, POINTS, COUNT), np.float32)
     for point, (kind, logit, weights) in FOUND.items():
         scores[0, point, kind] = logit
@@ -110,11 +110,11 @@ def picture(tmp_path: Path) -> Path:
 def expected_masks() -> list[np.ndarray]:
     """The masks in the picture: the left half of the box of the first object, and the whole box of the second.
 
-    In the sample the boxes are (20, 12, 36, 28) and (24, 0, 56, 24); 64 rows of the picture are 32, below 8 of a bar.
+    In the sample the boxes are (20.4, 12.4, 35.6, 27.6) and (24.8, 0, 55.2, 23.2); 64 rows of the picture are 32, below 8 of a bar.
     """
     masks = [np.zeros((64, 128), bool), np.zeros((64, 128), bool)]
-    masks[0][8:40, 40:56] = True
-    masks[1][0:32, 48:112] = True
+    masks[0][9:40, 41:56] = True
+    masks[1][0:31, 50:111] = True
     return masks
 
 
@@ -124,11 +124,11 @@ def test_the_answer_has_boxes_with_masks_and_the_bundle_tests_itself(tmp_path: P
     answer = opened.predict(np.zeros((HEIGHT, WIDTH, 3), np.uint8))
     assert [each.label for each in answer.boxes] == ["gem", "kite"]
     first = answer.boxes[0]
-    assert first.box == pytest.approx((20, 12, 36, 28), abs=1e-3)
+    assert first.box == pytest.approx((20.4, 12.4, 35.6, 27.6), abs=1e-3)
     expected = np.zeros((HEIGHT, WIDTH), bool)
-    expected[12:28, 20:28] = True
+    expected[13:28, 21:28] = True
     np.testing.assert_array_equal(first.mask.in_picture((HEIGHT, WIDTH)), expected)
-    assert answer.lines()[:2] == ["1 gem, 1 kite", "   88.08%  gem from 20, 12 to 36, 28, 128 pixels"]
+    assert answer.lines()[:2] == ["1 gem, 1 kite", "   88.08%  gem from 20, 12 to 36, 28, 105 pixels"]
     json.dumps(answer.to_dict(), allow_nan=False)
 
 
@@ -180,9 +180,9 @@ def test_a_mask_at_the_pixels_of_a_picture_follows_the_edge_between_cells() -> N
         first = mask.pixels.argmax(axis=1)
         assert (first == edge).all() and mask.pixels[:, edge:].all()
     moved = object_mask(np.array([2], np.float32), prototypes, (1.6, 0.0, 5.4, 3.0), start=(8, 0))
-    assert (moved.left, moved.top) == (2, 0) and moved.pixels.tolist() == [[True] * 3] * 3
+    assert (moved.left, moved.top) == (2, 0) and moved.pixels.tolist() == [[True] * 4] * 3
     assert not object_mask(np.array([-2], np.float32), prototypes, (12.0, 3.0, 20.0, 9.0)).pixels.any()
-    assert object_mask(np.array([2], np.float32), prototypes, (3.6, 3.0, 4.4, 9.0)).pixels.size == 0
+    assert object_mask(np.array([2], np.float32), prototypes, (3.2, 3.0, 3.8, 9.0)).pixels.size == 0
 
 
 @pytest.mark.parametrize(

@@ -173,8 +173,9 @@ def _head(
         anchors=tuple(each.anchors for each in places) if code == "anchors" else (),
     )
     if form.head.coefficients:
-        parts = (*head.parts, ("coefficients",), ("prototypes",))
-        return head._replace(parts=parts, coefficients=form.head.coefficients)
+        return head._replace(
+            parts=(*head.parts, ("coefficients",), ("prototypes",)), coefficients=form.head.coefficients
+        )
     if not points:
         return head
     return head._replace(

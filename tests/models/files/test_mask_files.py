@@ -48,7 +48,7 @@ def expected_mask(sides: np.ndarray, coefficients: np.ndarray, prototypes: np.nd
     """The mask by PyTorch's own bilinear interpolation, and which pixels are no close decision."""
     logits = torch.from_numpy(np.tensordot(coefficients, prototypes, 1))[None, None]
     large = functional.interpolate(logits, SIZE, mode="bilinear", align_corners=False)[0, 0].numpy()
-    y, x = np.mgrid[: SIZE[0], : SIZE[1]] + 0.5
+    y, x = np.mgrid[: SIZE[0], : SIZE[1]]
     apart = np.stack([x - sides[0], sides[2] - x, y - sides[1], sides[3] - y]).min(axis=0)
     return (large > 0) & (apart > 0), (np.abs(large) > 1e-3) & (np.abs(apart) > 0.05)
 
