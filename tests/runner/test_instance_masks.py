@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from edgekit.device.monitor import outputs
 from edgekit.runner import bundle, load
 from edgekit.runner.bundle import manifest_json
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
@@ -54,13 +55,13 @@ def model() -> bytes:
         helper.make_node("ReduceMean", ["x"], ["mean"], keepdims=0),
         helper.make_node("Mul", ["mean", "factor"], ["little"]),
     ]
-    outputs = []
+    ports = []
     for name, table in tables().items():
         constants.append(numpy_helper.from_array(table, f"{name}_table"))
         nodes.append(helper.make_node("Add", [f"{name}_table", "little"], [name]))
-        outputs.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, table.shape))
+        ports.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, table.shape))
     source = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (1, 3, HEIGHT, WIDTH))
-    graph = helper.make_graph(nodes, "instances", [source], outputs, constants)
+    graph = helper.make_graph(nodes, "instances", [source], ports, constants)
     built = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     return bytes(built.SerializeToString())
 
@@ -110,7 +111,8 @@ def picture(tmp_path: Path) -> Path:
 def expected_masks() -> list[np.ndarray]:
     """The masks in the picture: the left half of the box of the first object, and the whole box of the second.
 
-    In the sample the boxes are (20.4, 12.4, 35.6, 27.6) and (24.8, 0, 55.2, 23.2); 64 rows of the picture are 32, below 8 of a bar.
+    In the sample the boxes are (20.4, 12.4, 35.6, 27.6) and (24.8, 0, 55.2, 23.2); 64 rows of the picture are 32 there,
+    below 8 of a bar.
     """
     masks = [np.zeros((64, 128), bool), np.zeros((64, 128), bool)]
     masks[0][9:40, 41:56] = True
@@ -189,13 +191,13 @@ def test_a_mask_at_the_pixels_of_a_picture_follows_the_edge_between_cells() -> N
     ("changes", "words"),
     [
         ({"head": None}, "the task instance_masks needs one"),
-        ({"head": {**HEAD, "coefficients": 0}}, "the task instance_masks needs them"),
+        ({"head": {**HEAD, "coefficients": 0}}, "the task instance_masks needs them, and no other has them"),
         ({"head": {**HEAD, "coefficients": -1}}, "head.coefficients"),
         ({"head": {**HEAD, "coefficients": 4}}, "an output has the shape .60, 3., but its coefficients need"),
         ({"head": {**HEAD, "parts": [["boxes"], ["classes"], ["level"], ["prototypes"]]}}, "head.parts"),
         ({"head": {**HEAD, "parts": [["boxes", "prototypes"], ["classes"], ["coefficients"]]}}, "head.parts"),
-        ({"task": "detection"}, "only the task instance_masks has them, not detection"),
-        ({"keypoints": {"names": ["a"], "skeleton": []}}, "a instance_masks has none"),
+        ({"task": "detection"}, "no other has them; it is detection"),
+        ({"keypoints": {"names": ["a"], "skeleton": []}}, "the task instance_masks has none"),
     ],
 )
 def test_a_manifest_that_does_not_fit_is_refused(changes: dict[str, Any], words: str) -> None:
@@ -211,11 +213,22 @@ def test_a_manifest_that_does_not_fit_is_refused(changes: dict[str, Any], words:
     assert "\n" not in str(error.value)
 
 
+def test_the_monitor_counts_objects_alike_from_outputs_and_from_answers(tmp_path: Path) -> None:
+    opened = load(write(tmp_path), trial=False)
+    image = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+    answers = [opened.predict(image)]
+    statistics = outputs.make_statistics(opened.manifest)
+    given, found = (statistics(image[None], expected_outputs(), each).values for each in (answers, []))
+    assert outputs.statistic_names(opened.manifest) == ["count", "confidence"]
+    np.testing.assert_allclose(given, [[2, 1 / (1 + np.exp(-2))]], atol=1e-5)
+    np.testing.assert_allclose(found, given, atol=1e-5)
+
+
 def test_prototypes_on_another_grid_are_refused() -> None:
-    outputs = [*manifest().outputs[:3], TensorSpec("prototypes", (1, 192 // 4, COUNT), "float32", "ANY")]
+    changed = [*manifest().outputs[:3], TensorSpec("prototypes", (1, 192 // 4, COUNT), "float32", "ANY")]
     fields = json.loads(manifest_json.to_json(manifest(members={
         name: {"bytes": 5, "sha256": "0" * 64} for name in ("model.onnx", "i.npy", "o.npy")
     })))  # fmt: skip
-    fields["outputs"] = [json.loads(json.dumps(vars(each))) for each in outputs]
+    fields["outputs"] = [json.loads(json.dumps(vars(each))) for each in changed]
     with pytest.raises(BundleError, match=r"prototypes have the shape \[48, 3\], but they need \[192, 3\] or"):
         manifest_json.parse(json.dumps(fields).encode())

@@ -98,22 +98,13 @@ def check_head(head: Any, manifest: Manifest) -> None:
     has_part = ("keypoints" in names) == (count > 0)
     require(has_part, "head.parts", sorted(names), f"keypoints belong to the task keypoints; it is {manifest.task}")
     count, has_masks = head.get("coefficients", 0), manifest.task == "instance_masks"
-    require(
-        (count > 0) == has_masks,
-        "head.coefficients",
-        count,
-        f"only the task instance_masks has them, not {manifest.task}"
-        if count
-        else "the task instance_masks needs them",
-    )
-    mask_parts = names & {"coefficients", "prototypes"}
-    fits = len(mask_parts) == 2 * has_masks and (not has_masks or ["prototypes"] in map(list, head["parts"]))
-    require(
-        fits,
-        "head.parts",
-        sorted(names),
-        "instance masks need coefficients, and prototypes as an output of their own; other tasks have neither",
-    )
+    fix = f"the task instance_masks needs them, and no other has them; it is {manifest.task}"
+    require((count > 0) == has_masks, "head.coefficients", count, fix)
+    mask_parts = {"coefficients", "prototypes"} if has_masks else set()
+    fits = names & {"coefficients", "prototypes"} == mask_parts
+    fits = fits and (not has_masks or ["prototypes"] in map(list, head["parts"]))
+    fix = "only instance masks have coefficients, and prototypes as an output of their own"
+    require(fits, "head.parts", sorted(names), fix)
     background = head.get("background")
     has_background = background is None or background <= head["classes"]
     require(has_background, "head.background", background, f"at most {head['classes']} for {head['classes']} classes")

@@ -259,7 +259,8 @@ def _check_task(manifest: Manifest) -> None:
     task, labels = manifest.task, manifest.labels
     owners = {"threshold": ("anomaly",), "boxes": BOX_TASKS, "head": BOX_TASKS, "keypoints": ("keypoints",)}
     for key, tasks in owners.items():
-        require(task in tasks or getattr(manifest, key) is None, key, getattr(manifest, key), f"a {task} has none")
+        value = getattr(manifest, key)
+        require(task in tasks or value is None, key, value, f"the task {task} has none")
 
     if task in ("raw", "embedding"):
         require(not labels, "labels", labels, f"the outputs of the task {task} have no labels")
