@@ -53,7 +53,7 @@ MANIFEST: Words = {
     ),
     "boxes": (
         "object",
-        "Which boxes are answers. Only for the tasks `detection` and `keypoints`.",
+        "Which boxes are answers. Only for the tasks `detection`, `keypoints` and `instance_masks`.",
     ),
     "head": (
         "object",
@@ -158,7 +158,8 @@ HEAD: Words = {
     "parts": (
         "list of lists of text",
         "What the columns of each output hold, in order: `boxes`, `objectness`, `classes`, or of finished boxes "
-        "`boxes`, `score`, `index`, `count`; and `keypoints`. The columns of `level` are not used.",
+        "`boxes`, `score`, `index`, `count`; and `keypoints`, or `coefficients` of masks, whose `prototypes` are an "
+        "output of their own. The columns of `level` are not used.",
     ),
     "boxes": (_one_of(get_args(BoxCode)), "What the four numbers of a box are."),
     "scores": (_one_of(get_args(ScoreCode)), "What the scores are."),
@@ -181,6 +182,10 @@ HEAD: Words = {
     "keypoint_scale": (
         "[number, number]",
         "Factor and summand that make x and y strides from the centre of a cell. Default [1, 0].",
+    ),
+    "coefficients": (
+        "whole number ≥ 0",
+        "Number of prototypes of masks, and of the coefficients of each box for them. Default 0.",
     ),
 }
 KEYPOINTS: Words = {

@@ -19,6 +19,7 @@ WORDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "csv_windows": (("window",), FOLDERS),
     "digits": (("image",), "train"),
     "image_folder": (("image",), FOLDERS),
+    "instance_masks": (("image",), "those of its lists or folders: train, validation, test"),
     "keypoints": (("image",), "those of its lists or folders: train, validation, test"),
     "masks": (("image",), "those of its lists or folders: train, validation, test"),
     "npz": (("image", "tensors", "vector", "window"), ARRAYS),

@@ -40,6 +40,9 @@ WORDS: Mapping[Task, Words] = {
     "keypoints": Words(
         "(n, 1 + most, 7 + 3 · keypoints) boxes with keypoints", "outputs of a model file", "not trained", ("boxes",)
     ),
+    "instance_masks": Words(
+        "(n, 1 + most, 6 + runs) boxes with run lengths", "outputs of a model file", "not trained", ("boxes",)
+    ),
     "segmentation": Words(
         "(n, height, width), 255 for none",
         "logits for the cells of a grid",

@@ -15,7 +15,7 @@ from edgekit.data import memory_map
 from edgekit.data.types import Data, Keypoints, Kind, Pools, Split
 from edgekit.runner.preprocess.steps import check as check_steps
 
-NUMBERED_TASKS = ("classification", "detection", "keypoints")
+NUMBERED_TASKS = ("classification", *tasks.BOX_TASKS)
 """Tasks whose labels identify classes by their index."""
 _VECTORS = ("(n, features)", ("feature",), "convert with x.reshape(len(x), -1).astype('float32')")
 _WINDOWS = ("(n, time, channels)", ("time", "channel"), "cut recordings into pieces of one length, channels last")

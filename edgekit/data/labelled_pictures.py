@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -13,16 +13,18 @@ from PIL import Image
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.core.source_code import REPORTING, code_digest
+from edgekit.core.tasks import instance_masks as mask_labels
 from edgekit.core.tasks import keypoints as keypoint_labels
 from edgekit.core.tasks.box_matches import BOX_FIELDS
-from edgekit.data import archives, box_formats, image_cache, mask_layouts
-from edgekit.data.box_formats import MAX_BOXES, Box, Picture
+from edgekit.data import archives, box_formats, image_cache, mask_layouts, object_masks
+from edgekit.data.box_formats import MAX_BOXES, Box, Extra, Picture
 from edgekit.data.image_cache import DECODER_VERSIONS, UNREADABLE_ERRORS, unreadable_reason
 from edgekit.data.mask_layouts import MaskedPicture
 from edgekit.data.paths import existing_path
 from edgekit.data.types import Pools, ProgressCallback
 from edgekit.runner import input_path, masks
 from edgekit.runner.inputs import picture as pictures
+from edgekit.runner.instance_masks import run_lengths
 
 SLACK = 1.0
 """Pixels by which a box may extend beyond its picture, because some formats count from 1. The excess is cut off."""
@@ -56,7 +58,7 @@ class PictureOptions(Protocol):
 
 
 class BoxOptions(PictureOptions, Protocol):
-    """The options that `edgekit.data.sources.boxes` and `edgekit.data.sources.keypoints` share."""
+    """The options that the sources of boxes share, alone or with keypoints or masks."""
 
     annotations: Any
     most_boxes: int
@@ -80,10 +82,8 @@ Listed = TypeVar("Listed", bound=_Listed)
 Fill = Callable[[Source, image_cache.CacheEntry], None]
 
 
-def pools_with_boxes(
-    config: BoxOptions, progress: ProgressCallback | None = None, *, with_keypoints: bool = False
-) -> Pools:
-    """Return pictures with their boxes, for `edgekit.data.sources.boxes.read`, or with keypoints, too.
+def pools_with_boxes(config: BoxOptions, progress: ProgressCallback | None = None, extra: Extra | None = None) -> Pools:
+    """Return pictures with their boxes, for `edgekit.data.sources.boxes.read`, or with keypoints or masks, too.
 
     Raises
     ------
@@ -92,13 +92,14 @@ def pools_with_boxes(
     """
 
     def fill(source: Source, entry: image_cache.CacheEntry) -> None:
-        annotations = box_formats.read_annotations(config.annotations, source, with_keypoints=with_keypoints)
-        annotations = annotations if with_keypoints else replace(annotations, keypoints=None)
-        selected = _limited(annotations.pictures, config.limit, config.split_seed)
-        _decode_boxes(source, replace(annotations, pictures=tuple(selected)), config, entry, progress)
+        annotations = box_formats.read_annotations(config.annotations, source, extra)
+        keypoints = annotations.keypoints if extra == "keypoints" else None
+        selected = tuple(_limited(annotations.pictures, config.limit, config.split_seed))
+        annotations = replace(annotations, pictures=selected, keypoints=keypoints, has_masks=extra == "masks")
+        _decode_boxes(source, annotations, config, entry, progress)
 
     options = {"annotations": config.annotations, "most_boxes": config.most_boxes}
-    return _pools(config, {**options, "keypoints": True} if with_keypoints else options, fill)
+    return _pools(config, {**options, extra: True} if extra else options, fill)
 
 
 def pools_with_masks(config: MaskOptions, progress: ProgressCallback | None = None) -> Pools:
@@ -170,14 +171,17 @@ def _decode(
     entry: image_cache.CacheEntry,
     progress: ProgressCallback | None,
     unlabelled: Callable[[int], np.ndarray],
-    sample: Callable[[Listed, np.ndarray], np.ndarray | str],
+    sample: Callable[[Listed, Any], np.ndarray | str],
+    finish: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] = dict,
 ) -> list[str]:
     """Decode all pictures split by split, and return the pictures that were left out, each with the reason.
 
     `unlabelled` creates empty labels for a number of pictures. `sample` decodes one picture and writes its labels into
-    the picture's row, or returns the reason why it cannot.
+    the picture's row, or returns the reason why it cannot. `finish` returns the labels of all splits as stored.
     """
     bad: list[str] = []
+    labels: dict[str, np.ndarray] = {}
+    good: dict[str, np.ndarray] = {}
     done = 0
     for split in SPLITS:
         of_split = [each for each in listed if each.split == split]
@@ -195,7 +199,9 @@ def _decode(
             done += 1
             if progress:
                 progress(done, len(listed))
-        entry.finish_split(split, is_good, y)
+        labels[split], good[split] = y, is_good
+    for split, y in finish(labels).items():
+        entry.finish_split(split, good[split], y)
     return bad
 
 
@@ -247,20 +253,31 @@ def _decode_boxes(
     bad_boxes: list[str] = []
 
     def unlabelled(count: int) -> np.ndarray:
+        if annotations.has_masks:  # the longest row is known at the end
+            lists: np.ndarray = np.frompyfunc(lambda _: [], 1, 1)(np.arange(count))
+            return lists
         y = np.full((count, 1 + config.most_boxes, columns), -1, dtype=np.float32)
         y[:, 0] = 0
         y[:, 0, :BOX_FIELDS] = (-1, 0, 0, config.width, config.height)
         return y
 
-    def sample(each: Picture, rows: np.ndarray) -> np.ndarray | str:
+    def sample(each: Picture, rows: Any) -> np.ndarray | str:
         decoded = _picture(source, each.name, config.input_path, each.size)
         if isinstance(decoded, str):
             return decoded
         x, size = decoded
-        bad_boxes.extend(_write_boxes(rows, each, size, config, numbers))
+        valid, bad = _labels(each, size, config, numbers)
+        bad_boxes.extend(bad)
+        if annotations.has_masks:
+            rows.extend(valid)
+        else:
+            rows[1 : 1 + len(valid)] = np.array(valid, dtype=np.float32).reshape(-1, columns)
         return x
 
-    bad = _decode(annotations.pictures, config, entry, progress, unlabelled, sample)
+    def finish(labels: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        return _with_equal_rows(labels, (config.width, config.height)) if annotations.has_masks else labels
+
+    bad = _decode(annotations.pictures, config, entry, progress, unlabelled, sample, finish)
     total, boxes = len(annotations.pictures), sum(len(each.boxes) for each in annotations.pictures)
     _refuse_many(bad, total, "pictures cannot be read", config.max_bad_fraction)
     _refuse_many(bad_boxes, boxes, "boxes are empty or outside their pictures", config.max_bad_fraction)
@@ -274,10 +291,27 @@ def _decode_boxes(
     entry.finish(annotations.classes, tuple(notes), bad, total, keypoints)
 
 
-def _write_boxes(
-    rows: np.ndarray, picture: Picture, size: tuple[int, int], config: BoxOptions, numbers: dict[str, float]
-) -> list[str]:
-    """Write a picture's boxes into its rows (1 + `most_boxes`, …) in pixels of the sample. Return invalid ones."""
+def _with_equal_rows(labels: Mapping[str, np.ndarray], size: tuple[int, int]) -> dict[str, np.ndarray]:
+    """Return labels (n, 1 + most, 6 + runs) for lists of rows of different lengths, and samples of (width, height)."""
+    pictures = [rows for split in labels.values() for rows in split]
+    most = max(map(len, pictures), default=0)
+    width = max((len(row) for rows in pictures for row in rows), default=mask_labels.LABEL_FIELDS + 1)
+    result = {}
+    for name, split in labels.items():
+        y = np.zeros((len(split), 1 + max(1, most), width), dtype=np.float32)
+        y[:, :, 0] = -1
+        y[:, 0, 3:BOX_FIELDS] = size
+        for picture, rows in zip(y, split, strict=True):
+            for label, row in zip(picture[1:], rows, strict=False):
+                label[: len(row)] = row
+        result[name] = y
+    return result
+
+
+def _labels(
+    picture: Picture, size: tuple[int, int], config: BoxOptions, numbers: dict[str, float]
+) -> tuple[list[np.ndarray], list[str]]:
+    """Return a picture's valid objects as rows of a label, in pixels of the sample, and its invalid ones in words."""
     resize = input_path.find_step(config.input_path, "resize_picture")
     assert resize is not None
     transform = input_path.picture_transform(size, resize)
@@ -288,8 +322,16 @@ def _write_boxes(
             bad.append(f"{picture.name}: {box.label} {box.left:g}, {box.top:g}, {box.right:g}, {box.bottom:g}")
             continue
         left, top, right, bottom = transform.to_sample(sides)
-        more = _keypoint_columns(box, size, transform, (right - left) * (bottom - top)) if box.keypoints else ()
-        valid.append((numbers[box.label], left, top, right, bottom, *more))
+        row = [numbers[box.label], left, top, right, bottom]
+        if box.keypoints:
+            row += _keypoint_columns(box, size, transform, (right - left) * (bottom - top))
+        if box.polygons or box.run_lengths:
+            mask = _object_mask(box, size, config.input_path)
+            if not mask.any():
+                bad.append(f"{picture.name}: {box.label}, whose mask has no pixel in the sample")
+                continue
+            row += [float(box.is_crowd), *run_lengths(mask)]
+        valid.append(np.array(row, dtype=np.float32))
     if len(valid) > config.most_boxes:
         if config.most_boxes >= MAX_BOXES:
             raise DataError(
@@ -297,8 +339,20 @@ def _write_boxes(
                 "the picture, or cut it into parts"
             )
         raise DataError(f"{picture.name}: {len(valid)} boxes, but data.most_boxes is {config.most_boxes}; raise it")
-    rows[1 : 1 + len(valid)] = np.array(valid, dtype=np.float32).reshape(-1, rows.shape[1])
-    return bad
+    return valid, bad
+
+
+def _object_mask(box: Box, size: tuple[int, int], steps: list[dict[str, Any]]) -> np.ndarray:
+    """Return the pixels (height, width) bool of an object in the sample of a picture of (width, height)."""
+    resize = input_path.find_step(steps, "resize_picture")
+    assert resize is not None
+    if box.run_lengths:
+        mask = mask_labels.from_runs(np.array(box.run_lengths), size[::-1])
+        return resize_mask(mask.astype(np.uint8), steps) == 1
+    place = input_path.picture_transform(size, resize)
+    scale = np.array([place.scale_x, place.scale_y]) * (size if box.is_relative else 1)
+    polygons = (np.array(each).reshape(-1, 2) * scale + (place.left, place.top) for each in box.polygons)
+    return object_masks.from_polygons(polygons, (resize["height"], resize["width"]))
 
 
 def _keypoint_columns(

@@ -20,10 +20,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgekit.core.tasks import FILE_TASKS
+
 if TYPE_CHECKING:
     import numpy as np
     import torch
 
+    from edgekit.core.tasks import Task
     from edgekit.models.spec import ModelSpec
 
 STARTED_NS = time.perf_counter_ns()
@@ -113,8 +116,8 @@ def _torch_loader(spec: ModelSpec) -> Callable[[Path], AnswerSteps]:
     torch.set_num_threads(1)
 
     def read_answer(scores: torch.Tensor, inputs: torch.Tensor) -> dict[str, object]:
-        if spec.task == "keypoints":
-            return _pose_answer(join_outputs(scores)[0].numpy(), inputs.shape[2:])
+        if spec.task in FILE_TASKS:
+            return _object_answer(spec.task, join_outputs(scores)[0].numpy(), inputs.shape[2:])
         if spec.task == "detection":
             return _box_answer(join_outputs(scores)[0].numpy(), inputs.shape[2:])
         if spec.task == "segmentation":
@@ -154,8 +157,8 @@ def _file_loader(spec: ModelSpec) -> Callable[[Path], AnswerSteps]:
         importlib.import_module(INTERPRETER_MODULES[source.kind])
 
     def read_answer(scores: np.ndarray, _: np.ndarray) -> dict[str, object]:
-        if spec.task == "keypoints":
-            return _pose_answer(scores[0], spec.input_shape[1:])
+        if spec.task in FILE_TASKS:
+            return _object_answer(spec.task, scores[0], spec.input_shape[1:])
         if spec.task == "detection":
             return _box_answer(scores[0], spec.input_shape[1:])
         if spec.task == "segmentation":
@@ -190,17 +193,23 @@ def _box_answer(rows: np.ndarray, size: Sequence[int]) -> dict[str, object]:
     }
 
 
-def _pose_answer(rows: np.ndarray, size: Sequence[int]) -> dict[str, object]:
-    """The boxes and keypoints, from outputs (points, 6 + 3 · keypoints) for an image of `size` (height, width)."""
-    from edgekit.runner.keypoints import Decoder
+def _object_answer(task: Task, rows: np.ndarray, size: Sequence[int]) -> dict[str, object]:
+    """The boxes, and keypoints or the pixels of masks, from outputs of such a task for an image of (height, width)."""
+    if task == "keypoints":
+        from edgekit.runner.keypoints import Decoder
 
-    detections, keypoints = Decoder(size, len(rows))(rows)
+        found, keypoints = Decoder(size, len(rows))(rows)
+        more: dict[str, object] = {"keypoints": keypoints.tolist()}
+    else:
+        from edgekit.runner import instance_masks
+
+        found, coefficients, prototypes = instance_masks.Decoder(size, len(rows))(rows)
+        pairs = zip(coefficients, found.sides.tolist(), strict=True)
+        masks = [instance_masks.object_mask(weights, prototypes, sides) for weights, sides in pairs]
+        more = {"pixels": [int(mask.pixels.sum()) for mask in masks]}
     return {
-        "boxes": detections.sides.tolist(),
-        "logits": detections.logits.tolist(),
-        "classes": detections.classes.tolist(),
-        "keypoints": keypoints.tolist(),
-    }
+        "boxes": found.sides.tolist(), "logits": found.logits.tolist(), "classes": found.classes.tolist(), **more
+    }  # fmt: skip
 
 
 def _cell_answer(grid: np.ndarray) -> dict[str, object]:

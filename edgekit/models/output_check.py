@@ -9,10 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from edgekit.core.errors import ModelError, with_article
+from edgekit.core.tasks import FILE_TASKS
 from edgekit.models.spec import ModelSpec
 from edgekit.runner import boxes, masks, output_vector
+from edgekit.runner.boxes import FIELDS
 from edgekit.runner.errors import RunnerError
-from edgekit.runner.keypoints import FIELDS, VALUES
+from edgekit.runner.keypoints import VALUES
 
 
 def check_output(out: Any, spec: ModelSpec, samples: int = 1, when: str = "") -> None:
@@ -38,8 +40,8 @@ def check_output(out: Any, spec: ModelSpec, samples: int = 1, when: str = "") ->
     if spec.task == "segmentation":
         _check_grid(out, spec, samples, when)
         return
-    if spec.task == "keypoints":
-        _check_keypoints(out, spec, samples, when)
+    if spec.task in FILE_TASKS:
+        _check_file_output(out, spec, samples, when)
         return
     expected = (samples, *spec.outputs)
     content = {"regression": "values", "anomaly": "its input again, reconstructed,", "embedding": "vectors"}.get(
@@ -91,14 +93,15 @@ def _check_boxes(out: Any, spec: ModelSpec, samples: int, when: str) -> None:
         raise ModelError(f"{spec.called}: {error}") from None
 
 
-def _check_keypoints(out: Any, spec: ModelSpec, samples: int, when: str) -> None:
-    """Raise ModelError unless the output is that of a head with keypoints, which only model files have."""
-    count = (spec.head or {}).get("keypoints", 0)
-    columns = FIELDS + VALUES * count
+def _check_file_output(out: Any, spec: ModelSpec, samples: int, when: str) -> None:
+    """Raise ModelError unless the output is that of a head with keypoints or masks, which only model files have."""
+    head = spec.head or {}
+    count = VALUES * head.get("keypoints", 0) + head.get("coefficients", 0)
+    columns = FIELDS + count
     if not count or not isinstance(out, Tensor) or out.ndim != 3 or (len(out), out.shape[2]) != (samples, columns):
         shape = tuple(out.shape) if isinstance(out, Tensor) else with_article(type(out).__name__)
         raise ModelError(
-            f"{spec.called}: returned {when}{shape}; only model files can be used for keypoints, with model.source"
+            f"{spec.called}: returned {when}{shape}; only model files can be used for {spec.task}, with model.source"
         )
 
 

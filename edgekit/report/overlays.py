@@ -11,10 +11,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import Normal, Stroke
 
-from edgekit.core.tasks import keypoints, segmentation
+from edgekit.core.tasks import instance_masks, keypoints, segmentation
 from edgekit.core.tasks.box_matches import MIN_LOGIT, compare_boxes, select_boxes
+from edgekit.runner.boxes import Boxes
 from edgekit.runner.drawing import Colour as RGB
 from edgekit.runner.drawing import style_of_class
+from edgekit.runner.instance_masks import Mask
 from edgekit.runner.masks import UNKNOWN
 
 LINE_WIDTH = 1.3
@@ -53,6 +55,37 @@ def box_answer(axes: Axes, answer: np.ndarray, label: np.ndarray) -> str:
     return f"{int(matches.is_correct.sum())} found, {wrong} wrong, {missed} missed"
 
 
+def instance_label(axes: Axes, label: np.ndarray) -> str:
+    """Draw boxes and masks of a label (1 + most, 6 + runs), and return the number of boxes in words."""
+    labels = instance_masks.read_labels(label)
+    for row, mask in zip(labels.rows, labels.masks, strict=True):
+        _draw_instance(axes, int(row[0]), row[1:5], Mask(mask, 0, 0))
+    return f"{len(labels.rows)} labelled"
+
+
+def instance_answer(axes: Axes, answer: np.ndarray, label: np.ndarray) -> str:
+    """Draw the confident objects of an answer (numbers,), with the marks of `box_answer`.
+
+    What was found in a crowd is neither right nor wrong.
+    """
+    instances, labels = instance_masks.instances_of_answer(answer), instance_masks.read_labels(label)
+    for index, (kind, sides) in enumerate(zip(instances.boxes.classes, instances.boxes.sides, strict=True)):
+        _draw_instance(axes, int(kind), sides, instances.mask(index))
+    return _mark(axes, instances.boxes, labels.rows, labels.is_crowd, instance_masks.match_labels(instances, labels))
+
+
+def _draw_instance(axes: Axes, kind: int, sides: np.ndarray, mask: Mask) -> None:
+    _draw_box(axes, kind, sides)
+    colours = np.zeros((*mask.pixels.shape, 4), np.uint8)
+    colours[mask.pixels] = (*style_of_class(kind).colour, MASK_OPACITY)
+    rows, columns = mask.window
+    limits = axes.get_xlim(), axes.get_ylim()
+    extent = (columns.start - 0.5, columns.stop - 0.5, rows.stop - 0.5, rows.start - 0.5)
+    if colours.size:
+        axes.imshow(colours, extent=extent, interpolation="nearest")
+    axes.set(xlim=limits[0], ylim=limits[1])
+
+
 def box_legend(names: Sequence[str], with_marks: bool = True) -> list[Line2D]:
     """Return the legend of lines and marks."""
     lines = [
@@ -80,17 +113,20 @@ def pose_answer(axes: Axes, answer: np.ndarray, label: np.ndarray, skeleton: Lin
     What was found in a crowd, or in an object without labelled keypoints, is neither right nor wrong.
     """
     poses, objects = keypoints.poses_of_answer(answer), label[1:][label[1:, 0] >= 0]
-    matches = keypoints.matched_labels(poses, objects)[:, 0]
-    is_counted = ~keypoints.is_ignored(objects)
-    is_right = np.append(is_counted, False)[matches]
-    is_wrong = matches < 0
     for index, (kind, sides) in enumerate(zip(poses.boxes.classes, poses.boxes.sides, strict=True)):
         points = poses.keypoints[index]
         _draw_pose(axes, int(kind), sides, points[:, :2], points[:, 2] >= MIN_LOGIT, skeleton)
-        if is_wrong[index]:
-            _mark_box(axes, int(kind), sides, "x")
-    missed = is_counted & ~np.isin(np.arange(len(objects)), matches)
-    for row in objects[missed]:
+    return _mark(axes, poses.boxes, objects, keypoints.is_ignored(objects), keypoints.match_labels(poses, objects))
+
+
+def _mark(axes: Axes, boxes: Boxes, labels: np.ndarray, is_ignored: np.ndarray, matches: np.ndarray) -> str:
+    """Mark the wrong objects and the missed labels, by the matches (objects, similarities); return the numbers."""
+    at_half = matches[:, 0]
+    is_right, is_wrong = np.append(~is_ignored, False)[at_half], at_half < 0
+    for kind, sides in zip(boxes.classes[is_wrong], boxes.sides[is_wrong], strict=True):
+        _mark_box(axes, int(kind), sides, "x")
+    missed = ~is_ignored & ~np.isin(np.arange(len(labels)), at_half)
+    for row in labels[missed]:
         _mark_box(axes, int(row[0]), row[1:5], "o")
     return f"{int(is_right.sum())} found, {int(is_wrong.sum())} wrong, {int(missed.sum())} missed"
 
@@ -183,6 +219,7 @@ class Overlay(NamedTuple):
 
 OVERLAYS = {
     "keypoints": Overlay(pose_label, pose_answer, box_legend),
+    "instance_masks": Overlay(instance_label, instance_answer, box_legend),
     "detection": Overlay(box_label, box_answer, box_legend),
     "segmentation": Overlay(mask_label, mask_answer, mask_legend),
 }

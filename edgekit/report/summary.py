@@ -30,7 +30,7 @@ UNWRAPPED_WIDTH = 10_000
 """A width at which no line is wrapped."""
 METRICS = {
     "classification": "accuracy", "regression": "R²", "multi_label": "F1", "anomaly": "AUC", "detection": "mAP@0.5",
-    "keypoints": "OKS mAP@0.5",
+    "keypoints": "OKS mAP@0.5", "instance_masks": "mask mAP@0.5",
     "segmentation": "mIoU", "embedding": "precision@1",
 }  # fmt: skip
 """The name of each task's accuracy. The tasks define it as well, but they import NumPy."""

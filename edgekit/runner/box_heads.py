@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from edgekit.runner import boxes, keypoints, output_vector
+from edgekit.runner import boxes, instance_masks, keypoints, output_vector
 from edgekit.runner.errors import BundleError
 
 BoxCode = Literal["distances", "centre", "corners", "corners_yx", "anchors", "exponential", "priors"]
@@ -35,9 +35,14 @@ BlazeFace. `corners`: left, top, right, bottom. `corners_yx`: top, left, bottom,
 ScoreCode = Literal["logits", "probabilities", "softmax", "index"]
 """What the scores are: a logit or a probability for each class, the logits of a softmax that includes the background,
 or, for finished boxes, a probability and the index of the class."""
-Part = Literal["boxes", "objectness", "classes", "score", "index", "count", "level", "keypoints"]
+Part = Literal[
+    "boxes", "objectness", "classes", "score", "index", "count", "level", "keypoints", "coefficients", "prototypes"
+]
 """What columns hold. `score` and `index` belong to finished boxes, of which the first `count` are valid. `level`, the
-number of a point's grid, is not used."""
+number of a point's grid, is not used. `prototypes` are an output of their own, with a row for each cell of their grid,
+or with channels before or after the rows and columns of the grid."""
+ALONE = [["count"], ["prototypes"]]
+"""Parts of outputs that have no row for each point."""
 MAX_INDEX = 2**31
 MIN_PROBABILITY = 0.001
 """Lower probabilities are raised to this one, because the logit of 0 is infinite."""
@@ -85,6 +90,8 @@ class BoxHead(NamedTuple):
     keypoint_scale
         With the box code `distances`: the factor and then the summand that make x and y strides from the centre of the
         cell. With all others, x and y are in pixels or normalized, and measured as the centre of the box is.
+    coefficients
+        Number of prototypes of masks, and of the coefficients of each box for them (`instance_masks`).
     """
 
     size: Sequence[int]
@@ -106,12 +113,14 @@ class BoxHead(NamedTuple):
     keypoint_columns: int = 3
     visibility: Literal["logits", "probabilities"] = "logits"
     keypoint_scale: Sequence[float] = (1.0, 0.0)
+    coefficients: int = 0
 
 
 class HeadDecoder:
     """Converts joined outputs (n, …) of a detector to (n, points, 4 + classes), as `boxes.Decoder` takes them.
 
-    With keypoints they become (n, points, 6 + 3 · keypoints), as `keypoints.Decoder` takes them.
+    With keypoints they become (n, points, 6 + 3 · keypoints), as `keypoints.Decoder` takes them, and with coefficients
+    of masks (n, points + cells, 6 + coefficients), as `instance_masks.Decoder` takes them.
 
     Parameters
     ----------
@@ -131,7 +140,7 @@ class HeadDecoder:
 
 
 def converted_shape(head: Mapping[str, Any], shapes: Sequence[Sequence[int]]) -> tuple[int, int]:
-    """Return (points, columns) of the converted outputs, for outputs of these shapes for one sample.
+    """Return (rows, columns) of the converted outputs, for outputs of these shapes for one sample.
 
     Raises
     ------
@@ -141,10 +150,14 @@ def converted_shape(head: Mapping[str, Any], shapes: Sequence[Sequence[int]]) ->
     fields = BoxHead(**head)
     if len(shapes) != len(fields.parts):
         raise BundleError(f"the head has {len(fields.parts)} outputs, but the model has {len(shapes)}")
-    points = {_points(shape, names, fields) for shape, names in zip(shapes, fields.parts) if list(names) != ["count"]}
+    outputs = [(shape, list(names)) for shape, names in zip(shapes, fields.parts)]
+    points = {_points(shape, names, fields) for shape, names in outputs if names not in ALONE}
     if len(points) != 1:
         raise BundleError(f"the outputs of the head have {' and '.join(map(str, sorted(points)))} points")
-    columns = keypoints.FIELDS + keypoints.VALUES * fields.keypoints
+    if fields.coefficients:
+        cells = sum(_cells(shape, fields) for shape, names in outputs if names == ALONE[1])
+        return points.pop() + cells, boxes.FIELDS + fields.coefficients
+    columns = boxes.FIELDS + keypoints.VALUES * fields.keypoints
     return points.pop(), columns if fields.keypoints else boxes.BOX_SIDES + fields.classes
 
 
@@ -158,6 +171,17 @@ def _points(shape: Sequence[int], names: Sequence[Part], head: BoxHead) -> int:
         expected = f"[{columns}, points]" if head.points_last else f"[points, {columns}]"
         raise BundleError(f"an output has the shape {list(shape)}, but its {', '.join(names)} need {expected}")
     return shape[down]
+
+
+def _cells(shape: Sequence[int], head: BoxHead) -> int:
+    """Return the number of cells in an output that holds prototypes, which must be those of a grid over the sample."""
+    grid, count = boxes.grid_shape(head.size, instance_masks.STRIDE), head.coefficients
+    allowed = [[math.prod(grid), count], [count, *grid], [*grid, count]]
+    if list(shape) not in allowed:
+        raise BundleError(
+            f"the prototypes have the shape {list(shape)}, but they need {' or '.join(map(str, allowed))}"
+        )
+    return allowed[0][0]
 
 
 def check_points(head: Mapping[str, Any], points: int) -> None:
@@ -175,6 +199,7 @@ def part_widths(head: BoxHead) -> dict[str, int]:
         "boxes": boxes.BOX_SIDES * head.bins,
         "classes": head.classes + (head.background is not None),
         "keypoints": head.keypoints * head.keypoint_columns,
+        **dict.fromkeys(("coefficients", "prototypes"), head.coefficients),
         **dict.fromkeys(("objectness", "score", "index", "count", "level"), 1),
     }
 
@@ -196,11 +221,14 @@ def to_points(outputs: Sequence[np.ndarray], head: BoxHead) -> np.ndarray:
     else:
         sides = _as_distances(corners_of(raw, head), head.size)
     logits = _logits(parts, head)
-    if not head.keypoints:
+    if not head.keypoints and not head.coefficients:
         return np.concatenate([sides, logits], axis=1)
     best = logits.argmax(axis=1)[:, None]
-    table = [sides, np.take_along_axis(logits, best, axis=1), best.astype(np.float32) / keypoints.CLASS_UNIT]
-    return np.concatenate([*table, keypoint_offsets(parts["keypoints"], head)], axis=1)
+    table = [sides, np.take_along_axis(logits, best, axis=1), best.astype(np.float32) / boxes.CLASS_UNIT]
+    if head.keypoints:
+        return np.concatenate([*table, keypoint_offsets(parts["keypoints"], head)], axis=1)
+    points = np.concatenate([*table, parts["coefficients"]], axis=1)
+    return np.concatenate([points, np.pad(parts["prototypes"], ((0, 0), (boxes.FIELDS, 0)))])
 
 
 def keypoint_offsets(raw: np.ndarray, head: BoxHead) -> np.ndarray:
@@ -227,6 +255,10 @@ def split_parts(outputs: Sequence[np.ndarray], head: BoxHead) -> dict[str, np.nd
     parts: dict[str, np.ndarray] = {}
     for output, names in zip(outputs, head.parts):
         columns = sum(widths[name] for name in names)
+        if list(names) == ALONE[1]:
+            is_first = output.ndim > 2 and output.shape[0] == columns
+            parts["prototypes"] = (output.transpose(1, 2, 0) if is_first else output).reshape(-1, columns)
+            continue
         table = output.reshape(-1, 1) if columns == 1 else output
         table = table.T if head.points_last and columns > 1 else table
         start = 0

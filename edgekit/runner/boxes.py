@@ -23,6 +23,10 @@ from edgekit.runner.errors import BundleError
 STRIDES = (4, 8, 16, 32, 64, 128)
 BOX_SIDES = 4
 """Numbers per box: left, top, right, bottom."""
+LOGIT, CLASS, FIELDS = BOX_SIDES, BOX_SIDES + 1, BOX_SIDES + 2
+"""Where only the best class of a point is given: the columns of its logit and number, and the number of columns."""
+CLASS_UNIT = np.float32(1000)
+"""The number of the class is given in thousandths, so that a tie of two classes changes the outputs only a little."""
 MAX_CANDIDATES = 400
 """At most this many boxes of a picture, those with the highest logits, enter non-maximum suppression."""
 ZERO, NONE = np.float32(0), np.empty(0, dtype=np.int64)
@@ -121,6 +125,12 @@ class Decoder:
         class_count = outputs.shape[1] - BOX_SIDES
         points = candidates // class_count
         return self.select(outputs, points, logits[candidates], candidates - points * class_count)[0]
+
+    def best_classes(self, outputs: np.ndarray) -> tuple[Boxes, np.ndarray]:
+        """Return the boxes of outputs (points, `FIELDS` + others), which have one class each, and their points."""
+        candidates = self.likely(outputs[:, LOGIT])
+        classes = np.rint(outputs[candidates, CLASS] * CLASS_UNIT).astype(np.int64)
+        return self.select(outputs, candidates, outputs[candidates, LOGIT], classes)
 
     def likely(self, logits: np.ndarray) -> np.ndarray:
         """Return the indices of the logits (n,) that are high enough, best first, at most `MAX_CANDIDATES`."""

@@ -1,4 +1,4 @@
-"""Draw answers into their pictures with Pillow, for `predict --draw`: boxes, keypoints, and the masks of segmentations.
+"""Draw answers into their pictures with Pillow, for `predict --draw`: boxes, keypoints, and masks.
 
 Neighbouring classes get colours that colour-blind people can tell apart (Okabe and Ito 2008), and lines get patterns,
 so that the pictures can be read in greyscale too.
@@ -88,9 +88,16 @@ def draw_boxes(
     """Draw boxes with their labels, the most probable on top. Labels do not cover one another if there is room.
 
     With a skeleton, which lists the indices of keypoints to join, the visible keypoints of each box are drawn, too.
+    Masks of the objects are tinted half in their colours.
     """
-    canvas = _Canvas(picture)
     numbers = {label: number for number, label in enumerate(labels)}
+    tinted = picture.copy()
+    masked: list[Any] = [each for each in answer.boxes if hasattr(each, "mask_arguments")]
+    for each in reversed(masked):
+        colour = np.array(style_of_class(numbers[each.label]).colour, np.uint8)
+        part, mask = tinted[each.mask.window], each.mask.pixels
+        part[mask] = picture[each.mask.window][mask] // 2 + colour // 2
+    canvas = _Canvas(tinted)
     visible = []
     for box in answer.boxes:
         left, top, right, bottom = (round(side) for side in box.box)
@@ -147,6 +154,7 @@ def draw_masks(picture: np.ndarray, answer: Segmentation, labels: Sequence[str])
 DRAW_FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "detection": draw_boxes,
     "keypoints": draw_boxes,
+    "instance_masks": draw_boxes,
     "segmentation": draw_masks,
 }
 """The function that draws a task's answers."""

@@ -1,9 +1,9 @@
 """Turn the outputs of a network that predicts keypoints into boxes, each with the keypoints of its object.
 
 Outputs are (points, 6 + 3 · keypoints), of which the first four are those of `boxes`. Two columns follow: the logit of
-the most probable class, and the number of this class in thousandths, so that a tie of two classes changes the outputs
-only a little. Each keypoint has its x and y, measured in strides from the centre of the point's cell, and the logit of
-its visibility. Every step is element-wise float32 arithmetic, as it is for boxes.
+the most probable class, and the number of this class in thousandths. Each keypoint has its x and y, measured in strides
+from the centre of the point's cell, and the logit of its visibility. Every step is element-wise float32 arithmetic, as
+it is for boxes.
 """
 
 from __future__ import annotations
@@ -13,13 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgekit.runner import boxes
-from edgekit.runner.boxes import BOX_SIDES, Boxes, BoxOptions
+from edgekit.runner.boxes import FIELDS, Boxes, BoxOptions
 
-LOGIT, CLASS, FIELDS = BOX_SIDES, BOX_SIDES + 1, BOX_SIDES + 2
-"""The columns of the logit and of the class, and the number of columns before the keypoints."""
 VALUES = 3
 """Numbers of a keypoint: x, y, and the logit of its visibility."""
-CLASS_UNIT = np.float32(1000)
 MIN_VISIBILITY = 0.5
 """Probability from which a keypoint counts as visible."""
 
@@ -33,9 +30,7 @@ class Decoder:
     def __call__(self, outputs: np.ndarray) -> tuple[Boxes, np.ndarray]:
         """Return the boxes, and their keypoints (n, keypoints, 3): x and y in pixels, logit of the visibility."""
         decoder = self._boxes
-        candidates = decoder.likely(outputs[:, LOGIT])
-        classes = np.rint(outputs[candidates, CLASS] * CLASS_UNIT).astype(np.int64)
-        found, points = decoder.select(outputs, candidates, outputs[candidates, LOGIT], classes)
+        found, points = decoder.best_classes(outputs)
         keypoints = outputs[points, FIELDS:].reshape(len(points), (outputs.shape[1] - FIELDS) // VALUES, VALUES)
         keypoints[..., :2] *= decoder.reaches[points, None, 2:]
         keypoints[..., :2] += decoder.places[points, None, :2]

@@ -20,7 +20,7 @@ from edgekit.core.config import (
     validate,
 )
 from edgekit.core.errors import MAX_FAULT_LINES, ConfigError, FaultCollector
-from edgekit.core.tasks import BOX_TASKS, Task
+from edgekit.core.tasks import BOX_TASKS, FILE_TASKS, Task
 from edgekit.data import SourceConfig
 from edgekit.data import parse as parse_data
 from edgekit.data.paths import expand_path
@@ -221,7 +221,7 @@ def check_consistency(plan: Plan) -> None:
             check_steps(plan.run.preprocess, shape, "uint8" if len(shape) == 3 else "float32")
     except RunnerError as error:
         faults.add(f"preprocess: {error}")
-    faults.collect(lambda: _check_keypoints(plan))
+    faults.collect(lambda: _check_file_task(plan))
     faults.collect(lambda: _check_conversions(plan))
     faults.collect(lambda: _check_ensemble(plan))
     faults.collect(lambda: config_file.check_budget_references(plan.run.budget, plan.stages))
@@ -230,12 +230,12 @@ def check_consistency(plan: Plan) -> None:
     faults.raise_all()
 
 
-def _check_keypoints(plan: Plan) -> None:
-    """Check that a network for keypoints comes as a file and that nothing is trained, because no loss exists for it."""
-    if plan.run.task == "keypoints" and (not plan.source or "distill" in plan.pipeline):
+def _check_file_task(plan: Plan) -> None:
+    """Check that a network comes as a file, and that nothing is trained, if no loss exists for the task."""
+    if plan.run.task in FILE_TASKS and (not plan.source or "distill" in plan.pipeline):
         raise ConfigError(
-            "task: keypoints supports only a model file, which is used as it is: name it under model.source, and leave "
-            "the section distill out"
+            f"task: {plan.run.task} supports only a model file, which is used as it is: name it under model.source, "
+            "and leave the section distill out"
         )
 
 

@@ -24,7 +24,7 @@ from edgekit.cli import init
 from edgekit.cli.app import app
 from edgekit.cli.init import config, sizes
 from edgekit.core.artifacts import load as load_artifact
-from edgekit.core.tasks import TASKS, accuracy_drop
+from edgekit.core.tasks import BOX_TASKS, TASKS, accuracy_drop
 from edgekit.data import load
 from edgekit.runner.preprocess.transform import apply
 from edgekit.workbook import origin
@@ -48,7 +48,7 @@ def students(values: dict[str, Any]) -> list[dict[str, Any]]:
     return [section["student"]] if "student" in section else section["candidates"]
 
 
-EVERY_TASK = [task for task in TASKS if task not in ("detection", "keypoints", "segmentation")]
+EVERY_TASK = [task for task in TASKS if task not in (*BOX_TASKS, "segmentation")]
 """Those that arrays of any kind serve."""
 
 

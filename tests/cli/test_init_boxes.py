@@ -99,7 +99,7 @@ def no_label_files(home: Path) -> None:
 def polygons(home: Path) -> None:
     WRITERS["yolo"](home, scenes(6))
     for path in (home / "labels").rglob("*.txt"):
-        path.write_text("0 0.1 0.1 0.5 0.1 0.5 0.5 0.1 0.5\n")
+        path.write_text("0 0.1 0.1 0.5 0.1 0.5 0.5 0.1\n")
 
 
 def no_names(home: Path) -> None:
@@ -145,7 +145,7 @@ def broken_pictures(home: Path) -> None:
             no_label_files,
             "none of them describes boxes, for example labels/test/scene000.txt for images/test/scene000.png",
         ),
-        (polygons, "line 1: 9 numbers, as polygons have; export boxes"),
+        (polygons, "line 1: got 8 numbers; a polygon is the class, and x and y of its points"),
         (no_names, "the classes have no names: add data.yaml or classes.txt"),
         (half_a_json, "not COCO annotations; expected lists under images, annotations, categories"),
         (cut_json, "not JSON ("),

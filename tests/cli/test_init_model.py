@@ -17,8 +17,9 @@ from edgekit.report.sections import preprocessing
 from edgekit.workbook.plan import load_plan
 from tests.cli import painted
 from tests.cli.test_init import edgekit, write_config
-from tests.data import posed
-from tests.models.files import keypoint_heads
+from tests.data import diamonds, posed
+from tests.models.files import keypoint_heads, mask_heads
+from tests.models.files.detector_heads import exported
 
 CHAINS = [
     Chain("-1 to 1"),
@@ -140,6 +141,24 @@ def test_a_file_for_keypoints_gets_the_source_that_reads_them(form: str, tmp_pat
     assert (values["task"], section["source"], section["annotations"]) == ("keypoints", "keypoints", form)
     assert (section["height"], section["width"], section["fill"]) == (64, 96, 114)
     assert values["preprocess"] == painted.ZERO_TO_ONE and "distill" not in values
+
+
+@pytest.mark.parametrize("form", ["yolo", "coco"])
+def test_a_file_for_instance_masks_gets_the_source_that_reads_them(form: str, tmp_path: Path) -> None:
+    diamonds.WRITERS[form](tmp_path / "data", diamonds.pictures(24, fixed=True))
+    mask_heads.save_known(tmp_path / "net.onnx")
+    values = write_config("--model", tmp_path / "net.onnx", "--data", tmp_path / "data", out=tmp_path)
+    section = values["data"]
+    assert (values["task"], section["source"], section["annotations"]) == ("instance_masks", "instance_masks", form)
+    assert (section["height"], section["width"], section["fill"]) == (64, 96, 114)
+    assert values["preprocess"] == painted.ZERO_TO_ONE and "distill" not in values
+
+
+def test_prototypes_tell_a_file_for_instance_masks_without_metadata(tmp_path: Path) -> None:
+    diamonds.yolo(tmp_path / "data", diamonds.pictures(24, fixed=True))
+    (tmp_path / "net.onnx").write_bytes(exported(mask_heads.Known))
+    arguments = ("--model", tmp_path / "net.onnx", "--data", tmp_path / "data", "--preprocess", "0 to 1, RGB")
+    assert write_config(*arguments, out=tmp_path)["task"] == "instance_masks"
 
 
 def test_keypoints_are_not_trained(tmp_path: Path) -> None:
@@ -291,7 +310,7 @@ def test_optimize_does_not_take_the_config_of_another_call(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["classifier", "detector", "keypoints"])
+@pytest.mark.parametrize("kind", ["classifier", "detector", "keypoints", "instance_masks"])
 def test_optimize_gives_a_bundle_for_each_target(kind: str, tmp_path: Path) -> None:
     if kind == "classifier":
         painted.classes_folder(tmp_path / "data", each=60)
@@ -299,6 +318,9 @@ def test_optimize_gives_a_bundle_for_each_target(kind: str, tmp_path: Path) -> N
     elif kind == "keypoints":
         posed.yolo(tmp_path / "data", posed.pictures(40, fixed=True))
         keypoint_heads.save_known(tmp_path / "net.onnx")
+    elif kind == "instance_masks":
+        diamonds.yolo(tmp_path / "data", diamonds.pictures(40, fixed=True))
+        mask_heads.save_known(tmp_path / "net.onnx")
     else:
         painted.boxes_folder(tmp_path / "data", count=40)
         painted.detector(tmp_path / "net.onnx", **YOLO_FACTS)

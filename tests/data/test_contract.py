@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from edgekit.core.errors import ConfigError, DataError
+from edgekit.core.tasks import BOX_TASKS
 from edgekit.data import Data, load, parse, source_names
 
 HEAVY = ("torch", "tensorflow", "openvino", "sklearn", "matplotlib")
@@ -55,9 +56,7 @@ def test_samples_are_raw(data):
     assert (data.raw_dtype, len(data.raw_shape)) == wanted
     for split in every(data).values():
         assert split.x.dtype == wanted[0] and split.x.shape == (len(split), *data.raw_shape)
-        labels = {"detection": ("float32", 3), "keypoints": ("float32", 3), "segmentation": ("uint8", 3)}.get(
-            data.task, ("int64", 1)
-        )
+        labels = {**dict.fromkeys(BOX_TASKS, ("float32", 3)), "segmentation": ("uint8", 3)}.get(data.task, ("int64", 1))
         assert (str(split.y.dtype), split.y.ndim, len(split.y)) == (*labels, len(split))
         assert not split.x.flags.writeable and not split.y.flags.writeable
 
@@ -69,14 +68,14 @@ def test_splits_are_disjoint_by_content(data):
 
 def test_every_class_is_everywhere_but_maybe_in_calibration(data):
     for split in (data.train, data.validation, data.test):
-        found = split.y[:, 1:, 0] if data.task in ("detection", "keypoints") else split.y
+        found = split.y[:, 1:, 0] if data.task in BOX_TASKS else split.y
         assert set(found.astype(int).ravel().tolist()) - {-1, 255} == set(range(len(data.classes)))
 
 
 def test_calibration_is_as_large_as_asked_and_balanced(section):
     wanted = 2 * len(load(parsed(section)).classes)
     data = load(parsed({**section, "calibration_samples": wanted}))
-    if data.task in ("detection", "keypoints", "segmentation"):  # a picture has several classes
+    if data.task in (*BOX_TASKS, "segmentation"):  # a picture has several classes
         assert len(data.calibration) == wanted
         return
     assert np.bincount(data.calibration.y).tolist() == [2] * len(data.classes)

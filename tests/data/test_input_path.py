@@ -38,7 +38,7 @@ ODD: dict[str, Callable[[Path], dict[str, object]]] = {
     "text_folder": lambda home: odd_files.texts(home, 300),
     "text_table": lambda home: odd_files.text_table(home, 120),
 }
-OF_THEIR_OWN = {"boxes", "keypoints", "masks", "webdataset"}
+OF_THEIR_OWN = {"boxes", "instance_masks", "keypoints", "masks", "webdataset"}
 """Boxes and masks are no scores, and a shard is no file of one sample; their own tests in `sources` hold them."""
 STEPS: dict[str, list[dict[str, Any]]] = {
     "image": [{"step": "scale", "factor": 1 / 255}],

@@ -165,6 +165,7 @@ ELSEWHERE = {
     "edgekit run colleague.yaml": TRAINED_FILE,
     "edgekit optimize yolov8n.onnx --data pictures/ --drop 1pp": TRAINED_FILE,
     "edgekit optimize yolo11n-pose.onnx --data people/": TRAINED_FILE,
+    "edgekit optimize yolo11n-seg.onnx --data parts/": TRAINED_FILE,
     "edgekit run configs/digits.yaml --set training.shares=4 --processes 4": "tests/training/data_parallel trains so",
     "torchrun --standalone --nproc-per-node 4 --no-python edgekit run configs/digits.yaml --set training.shares=4": (
         "tests/training/data_parallel/test_torchrun.py trains so"

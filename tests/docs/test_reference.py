@@ -42,6 +42,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "csv_rows": {"path": "x", "label": "y"},
     "csv_windows": {"path": "x", "window": 8},
     "digits": {},
+    "instance_masks": {"path": "x", "annotations": "coco"},
     "keypoints": {"path": "x", "annotations": "coco"},
     "python": {"function": "a:b"},
 }

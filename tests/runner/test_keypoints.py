@@ -190,7 +190,7 @@ def test_the_skeleton_of_visible_keypoints_is_drawn(packed: Path, picture: Path,
         ({"head": {**HEAD, "visibility": "seen"}}, "head.visibility"),
         ({"head": {**HEAD, "keypoints": -3}}, "head.keypoints"),
         ({"head": {**HEAD, "parts": [["boxes"], ["classes"], ["level"]]}}, "head.parts"),
-        ({"task": "detection"}, "keypoints: got .*; a detection has none"),
+        ({"task": "detection"}, "keypoints: got .*; the task detection has none"),
         ({"labels": ["person", "person"]}, "need names of their own"),
     ],
 )

@@ -146,8 +146,8 @@ def test_outputs_that_are_not_finite_are_no_answer(packed: Path) -> None:
         ({"outputs": (replace(OUTPUT, shape=(1, 3, 24)),)}, "rows, columns"),
         ({"outputs": (OUTPUT, replace(OUTPUT, name="b"))}, "use one of"),
         ({"activation": "softmax"}, "segmentation: none"),
-        ({"boxes": {"most": 1}}, "a segmentation has none"),
-        ({"threshold": 1.0}, "a segmentation has none"),
+        ({"boxes": {"most": 1}}, "the task segmentation has none"),
+        ({"threshold": 1.0}, "the task segmentation has none"),
     ],
 )
 def test_a_manifest_that_does_not_hold_together_is_refused(changes: dict[str, Any], said: str, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import TRAINING_STAGES
 from edgekit.core.errors import DataError
+from edgekit.core.tasks import FILE_TASKS
 from edgekit.data import load, source_names
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
@@ -92,7 +93,7 @@ def same(plan: Plan, reread: Plan) -> None:
     assert origin.cache_inputs(reread, OTHER).key == origin.cache_inputs(plan, OTHER).key
 
 
-@pytest.mark.parametrize("source", [name for name in source_names() if name != "keypoints"])  # needs a model file
+@pytest.mark.parametrize("source", [name for name in source_names() if name not in FILE_TASKS])
 def test_the_record_of_every_source_is_a_config_again(source: str, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     module = importlib.import_module(f"tests.data.sources.test_{source}")
     section = {"source": source, **module.section(tmp_path, monkeypatch)}

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from edgekit.cli.app import app
 from edgekit.core.errors import ConfigError, DataError
-from edgekit.core.tasks import TASKS
+from edgekit.core.tasks import FILE_TASKS, TASKS
 from edgekit.data import load, source_names
 from edgekit.workbook import preflight_worker
 from edgekit.workbook.plan import load_plan
@@ -159,11 +159,11 @@ def test_defaults_fit_every_source(source: str, count: int, tmp_path: Path, monk
 
 
 def test_every_source_is_tried() -> None:
-    assert set(SOURCES) == set(source_names()) - {"keypoints"}, "keypoints are not trained; a model file is needed"
+    assert set(SOURCES) == set(source_names()) - {*FILE_TASKS}, "no networks are trained for these"
 
 
 @pytest.mark.parametrize("count", SIZES)
-@pytest.mark.parametrize("task", [task for task in TASKS if task not in (*TASK_OF.values(), "keypoints")])
+@pytest.mark.parametrize("task", [task for task in TASKS if task not in (*TASK_OF.values(), *FILE_TASKS)])
 def test_defaults_fit_every_task(task: str, count: int, tmp_path: Path) -> None:
     check(config(tmp_path, task, arrays(tmp_path, count, task)), count)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from edgekit.core import tasks
 from edgekit.core.errors import ConfigError
 from edgekit.data import field_samples
 from edgekit.data.field_samples import FieldSample, FieldSamples
@@ -110,7 +111,7 @@ def _check(request: PackRequest) -> None:
 
 def _sampling_criterion(field_data: FieldSamples) -> str:
     return {"classification": "margin", "multi_label": "margin", "anomaly": "nearness to the threshold"}.get(
-        field_data.task, "weakest box" if field_data.task in ("detection", "keypoints") else "chance"
+        field_data.task, "weakest box" if field_data.task in tasks.BOX_TASKS else "chance"
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.core.config import suggest
 from edgekit.core.errors import ConfigError
-from edgekit.core.tasks import TASKS, Task, load_task
+from edgekit.core.tasks import FILE_TASKS, TASKS, Task, load_task
 from edgekit.data.paths import expand_path
 from edgekit.runner.files import make_folder, write_atomically
 from edgekit.workbook.config_file import RunConfig
@@ -92,8 +92,8 @@ def create_project(
     path_in_config = _path_in_config(data, data_path, out)
     draft: ConfigDraft | ModelDraft
     if model is None:
-        if task == "keypoints":
-            raise ConfigError("--task keypoints: edgekit trains no network for it; name a model file, --model FILE")
+        if task in FILE_TASKS:
+            raise ConfigError(f"--task {task}: edgekit trains no network for it; name a model file, --model FILE")
         task = task or findings.task
         config_check.check_task(task, findings)
         draft = config_check.draft_config(name, task, findings, path_in_config)

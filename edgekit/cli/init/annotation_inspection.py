@@ -113,7 +113,7 @@ def inspect_boxes(path: Path, container: str, source: Archive, formats: Sequence
     keypoints = len(annotations.keypoints.names) if annotations.keypoints else 0
     return Findings(
         section, description, splits, comments, classes=annotations.classes, task="detection", samples=samples,
-        keypoints=keypoints,
+        keypoints=keypoints, has_masks=annotations.has_masks,
     )  # fmt: skip
 
 

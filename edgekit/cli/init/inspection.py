@@ -244,7 +244,7 @@ class Findings:
     labels in arrays or in a table. `classes` are the names of the classes, if the data show them. `task` is used if the
     user names no task.
     `samples` is the number of pictures in the train split, where it is known. `keypoints` is the number of keypoints
-    that the annotations of boxes declare.
+    that the annotations of boxes declare, and `has_masks` says whether each box has a mask.
     """
 
     section: dict[str, Any]
@@ -256,3 +256,4 @@ class Findings:
     task: Task = "classification"
     samples: int = 0
     keypoints: int = 0
+    has_masks: bool = False

@@ -33,7 +33,9 @@ from edgekit.core import detector_names, tasks
 from edgekit.core.errors import ConfigError, DataError
 from edgekit.core.tasks import Task
 from edgekit.data import Data, archives, box_formats
+from edgekit.data.box_formats import Extra
 from edgekit.models.files import TITLES
+from edgekit.models.files.detector_forms import prototype_count
 from edgekit.models.files.file_facts import FileFacts
 from edgekit.models.files.preprocess_search import (
     DEFAULT_MAX_SAMPLES,
@@ -44,6 +46,7 @@ from edgekit.models.files.preprocess_search import (
     try_chains,
     with_geometry,
 )
+from edgekit.models.files.published_detector import EXPORTER_TASKS
 from edgekit.targets.evaluate import labelled_train_samples
 
 VALIDATION_FRACTION, TEST_FRACTION = 0.4, 0.2
@@ -241,7 +244,7 @@ def draft_model_config(
     ModelError
         The file cannot be run.
     """
-    findings = _with_keypoints(findings, facts, task)
+    findings = _with_extra(findings, facts, task)
     task = _task(task, findings, facts)
     _check_head(head, task)
     findings = sized(findings, facts)
@@ -289,8 +292,8 @@ def draft_model_config(
     )
 
 
-def _with_keypoints(findings: Findings, facts: FileFacts, task: Task | None) -> Findings:
-    """Return findings of the source `keypoints` if the data have keypoints and the file predicts them.
+def _with_extra(findings: Findings, facts: FileFacts, task: Task | None) -> Findings:
+    """Return findings of the source `keypoints` or `instance_masks` if data and file have such objects.
 
     If neither the user nor the metadata of the file names the task, the shapes of the outputs decide; if the format of
     the file does not state them, the data do.
@@ -298,16 +301,26 @@ def _with_keypoints(findings: Findings, facts: FileFacts, task: Task | None) -> 
     count, classes = findings.keypoints, len(facts.class_names or findings.classes or ())
     widths = {start + columns * count for start in (4 + classes, 6) for columns in (2, 3)} | {2 * count, 3 * count}
     sides = {side for shape in facts.output_shapes for side in shape[1:]}
-    stated = {"pose": "keypoints", None: "keypoints" if widths & sides or not sides else None}.get(facts.task)
-    if not count or (task or stated) != "keypoints":
+    size = facts.picture[:2] if facts.picture else (0, 0)
+    has_prototypes = prototype_count([shape[1:] for shape in facts.output_shapes], size) > 0
+    stated = {word: name for name, word in EXPORTER_TASKS.items()}.get(facts.task or "")
+    if facts.task is None:
+        has_keypoints = count > 0 and (not sides or bool(widths & sides))
+        stated = "keypoints" if has_keypoints else "instance_masks" if has_prototypes else None
+    extra: Extra
+    if (task or stated) == "keypoints" and count:
+        source, extra, words = "keypoints", "keypoints", f"{count} keypoints"
+    elif (task or stated) == "instance_masks" and findings.has_masks:
+        source, extra, words = "instance_masks", "masks", "masks"
+    else:
         return findings
-    section = {**findings.section, "source": "keypoints"}
+    section = {**findings.section, "source": source}
     path = Path(section["path"])
-    with archives.FolderArchive(path) if path.is_dir() else archives.ZipArchive(path) as source:
-        annotations = box_formats.read_annotations(section["annotations"], source, with_keypoints=True)
+    with archives.FolderArchive(path) if path.is_dir() else archives.ZipArchive(path) as archive:
+        annotations = box_formats.read_annotations(section["annotations"], archive, extra)
     total = sum(len(picture.boxes) for picture in annotations.pictures)
-    description = findings.description.replace(" boxes (", f" boxes, of which {total:,} have {count} keypoints (", 1)
-    return replace(findings, section=section, description=description, classes=annotations.classes, task="keypoints")
+    description = findings.description.replace(" boxes (", f" boxes, of which {total:,} have {words} (", 1)
+    return replace(findings, section=section, description=description, classes=annotations.classes, task=TASKS[source])
 
 
 def _task(task: Task | None, findings: Findings, facts: FileFacts) -> Task:
@@ -315,8 +328,8 @@ def _task(task: Task | None, findings: Findings, facts: FileFacts) -> Task:
     if source not in TASKS:
         raise ConfigError(
             f"--model: {TITLES[facts.kind]}, and the data are {source}; for a file, edgekit init writes configs "
-            "for pictures in folders of classes, or with boxes or keypoints, sounds in folders of classes, and tables "
-            "with a class for each row; write other configs by hand, with model.source"
+            "for pictures in folders of classes, or with boxes, keypoints or masks of objects, sounds in folders of "
+            "classes, and tables with a class for each row; write other configs by hand, with model.source"
         )
     if task not in (None, TASKS[source]):
         raise ConfigError(

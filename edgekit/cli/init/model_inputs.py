@@ -16,16 +16,18 @@ from edgekit.data import Data
 from edgekit.models.files import TITLES
 from edgekit.models.files.file_facts import FileFacts
 from edgekit.models.files.preprocess_search import Chain, scale_chains
+from edgekit.models.files.published_detector import EXPORTER_TASKS
 
 TASKS: dict[str, Task] = {
     "boxes": "detection",
     "keypoints": "keypoints",
+    "instance_masks": "instance_masks",
     "image_folder": "classification",
     "wav_folder": "classification",
     "csv_rows": "classification",
 }
 """The sources for which a config is written, with their tasks."""
-PICTURE_SOURCES = ("boxes", "keypoints", "image_folder")
+PICTURE_SOURCES = ("boxes", "keypoints", "instance_masks", "image_folder")
 YOLO_GEOMETRY = {"fit": "letterbox", "fill": 114, "filter": "sampled"}
 BOX_GEOMETRIES: tuple[dict[str, Any], ...] = (
     {"fit": "letterbox", "fill": 114},
@@ -41,6 +43,7 @@ GEOMETRIES: dict[str, tuple[dict[str, Any], ...]] = {
     ),
     "boxes": BOX_GEOMETRIES,
     "keypoints": BOX_GEOMETRIES,
+    "instance_masks": BOX_GEOMETRIES,
 }
 """Usual ways to bring a picture to the size of the input, the most usual first."""
 FILTERS = ("sampled", "bicubic")
@@ -71,7 +74,7 @@ class Trial:
 
 def is_yolo(facts: FileFacts) -> bool:
     """Whether the metadata are those that Ultralytics' exporter leaves in a detector."""
-    return {"stride", "imgsz", "names"} <= set(facts.metadata) and facts.task in ("detect", "pose")
+    return {"stride", "imgsz", "names"} <= set(facts.metadata) and facts.task in EXPORTER_TASKS.values()
 
 
 def dashed(shape: Sequence[int]) -> str:

@@ -57,11 +57,14 @@ if TYPE_CHECKING:
     from edgekit.core.tasks.accuracy_drop import Drop
 
 Task = Literal[
-    "classification", "regression", "multi_label", "anomaly", "detection", "keypoints", "segmentation", "embedding"
-]
+    "classification", "regression", "multi_label", "anomaly", "detection", "keypoints", "instance_masks",
+    "segmentation", "embedding"
+]  # fmt: skip
 TASKS: tuple[Task, ...] = get_args(Task)
-BOX_TASKS: tuple[Task, ...] = ("detection", "keypoints")
-"""Tasks whose labels and answers are boxes, with or without keypoints."""
+BOX_TASKS: tuple[Task, ...] = ("detection", "keypoints", "instance_masks")
+"""Tasks whose labels and answers are boxes, alone or with more about each object."""
+FILE_TASKS: tuple[Task, ...] = ("keypoints", "instance_masks")
+"""Tasks whose networks come as model files only, because edgekit trains none."""
 
 
 @dataclass(frozen=True, eq=False)

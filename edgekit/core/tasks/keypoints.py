@@ -21,12 +21,10 @@ import numpy as np
 
 from edgekit.core.errors import DataError
 from edgekit.core.tasks import Group, SampleScores, SecondMetric, detection
-from edgekit.core.tasks.box_matches import BOX_FIELDS, MIN_LOGIT, OVERLAP_INDICES, OVERLAPS
+from edgekit.core.tasks.box_matches import BOX_FIELDS, MIN_LOGIT
 from edgekit.core.tasks.detection import (
-    FIELDS_PER_BOX,
     MIN_SHARED_BOXES,
     accuracy,
-    average_precision,
     best_threshold,
     check_split,
     constant_answer,
@@ -37,8 +35,9 @@ from edgekit.core.tasks.detection import (
     picture_size,
     strata,
 )
-from edgekit.runner.boxes import Boxes, area
-from edgekit.runner.keypoints import FIELDS, VALUES, Decoder
+from edgekit.core.tasks.object_matches import class_group, f1, match_bits, matched_labels, sample_values
+from edgekit.runner.boxes import FIELDS, Boxes, area
+from edgekit.runner.keypoints import VALUES, Decoder
 
 __all__ = ["accuracy", "check_split", "constant_answer", "default_names", "drop", "strata"]
 
@@ -68,8 +67,6 @@ PERSON_DEVIATIONS = (
 """Deviations with which people label the 17 keypoints of COCO's persons, as shares of the square root of the area."""
 AREA_OF_BOX = 0.53
 """Area of an object as a share of its box, where only the box is known; the usual value for persons."""
-SIMILARITIES = np.minimum(np.array(OVERLAPS), 1 - 1e-10)
-"""Similarities from which a prediction counts as correct, with the rounding of COCO's own code."""
 
 
 class Poses(NamedTuple):
@@ -120,19 +117,12 @@ def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray)
             f"the network gives {given // VALUES} keypoints, but the labels have {labelled // VALUES}; both must be "
             "the same, in the same order"
         )
-    classes = max(1, int(y[..., 0].max()) + 1)
-    most = detection.EVALUATION_OPTIONS.most
-    values = np.zeros((len(y), classes + FIELDS_PER_BOX * most))
-    values[:, classes::FIELDS_PER_BOX] = -1
-    size = int(y[0, 0, 4]), int(y[0, 0, 3])
-    for row, poses, labels in zip(values, decode(outputs, size), y, strict=True):
+    size, classes = (int(y[0, 0, 4]), int(y[0, 0, 3])), max(1, int(y[..., 0].max()) + 1)
+    pictures = []
+    for poses, labels in zip(decode(outputs, size), y, strict=True):
         objects = labels[1:][labels[1:, 0] >= 0]
-        counted = objects[~is_ignored(objects)]
-        row[:classes] = np.bincount(counted[:, 0].astype(np.int64), minlength=classes)
-        fields = row[classes:].reshape(most, FIELDS_PER_BOX)[: len(poses.boxes.logits)]
-        fields[:, 0], fields[:, 1] = poses.boxes.classes, poses.boxes.logits
-        fields[:, 2] = match_poses(poses, objects)
-    return SampleScores("keypoints", values)
+        pictures.append((poses.boxes, match_poses(poses, objects), objects[~is_ignored(objects)][:, 0]))
+    return SampleScores("keypoints", sample_values(classes, pictures))
 
 
 def decode(outputs: np.ndarray, size: tuple[int, int], min_logit: float = -np.inf) -> Iterator[Poses]:
@@ -146,35 +136,18 @@ def decode(outputs: np.ndarray, size: tuple[int, int], min_logit: float = -np.in
 
 def match_poses(poses: Poses, labels: np.ndarray) -> np.ndarray:
     """Return the bits (objects,) of `detection.FIELDS_PER_BOX` for labels (n, 7 + 3 · keypoints)."""
-    matches = matched_labels(poses, labels)
-    ignored = np.append(is_ignored(labels), False)[matches]
-    weights = 1 << OVERLAP_INDICES
-    bits: np.ndarray = ((matches >= 0) & ~ignored) @ weights + (ignored @ weights << len(OVERLAPS))
-    return bits
+    return match_bits(match_labels(poses, labels), is_ignored(labels))
 
 
-def matched_labels(poses: Poses, labels: np.ndarray) -> np.ndarray:
-    """Match objects with labels greedily; return (objects, similarities) int64, the index of the label or -1.
-
-    The most confident object is matched first, with the label of its class that is most similar. A label that counts
-    comes before one that does not, and a crowd can be matched any number of times.
-    """
-    matches = np.full((len(poses.boxes.logits), len(SIMILARITIES)), -1, dtype=np.int64)
-    for kind in np.unique(labels[:, 0]).astype(np.int64):
-        places = np.flatnonzero(labels[:, 0] == kind)
-        indices = np.flatnonzero(poses.boxes.classes == kind)
-        of_class = labels[places]
-        ignored, is_crowd = is_ignored(of_class), of_class[:, CROWD] > 0
-        free = np.ones((len(SIMILARITIES), len(of_class)), dtype=bool)
-        for index, row in zip(indices, similarities(poses.keypoints[indices], of_class), strict=True):
-            for counts in (~ignored, ignored):
-                allowed = np.where((free | is_crowd) & counts, row, -1.0)
-                best = allowed.shape[1] - 1 - allowed[:, ::-1].argmax(axis=1)  # the last of equal ones, as in COCO
-                is_similar = allowed[OVERLAP_INDICES, best] >= SIMILARITIES
-                found = np.flatnonzero(is_similar & (matches[index] < 0))
-                free[found, best[found]] = False
-                matches[index, found] = places[best[found]]
-    return matches
+def match_labels(poses: Poses, labels: np.ndarray) -> np.ndarray:
+    """Return for each object the label that it matches, (objects, similarities), see `object_matches`."""
+    return matched_labels(
+        poses.boxes,
+        labels[:, 0],
+        is_ignored(labels),
+        labels[:, CROWD] > 0,
+        lambda indices, places: similarities(poses.keypoints[indices], labels[places]),
+    )
 
 
 def similarities(keypoints: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -245,22 +218,15 @@ def closeness(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
     """Return the classes, each with its average precision and the numbers of correct and wrong confident objects."""
-    result = []
-    for kind, title in enumerate(names):
-        total, parts = 0, []
-        for answer, label in zip(answers, y, strict=True):
-            poses = poses_of_answer(answer[answer[:, 0] == kind], -np.inf)
-            objects = label[1:][label[1:, 0] == kind]
-            total += int((~is_ignored(objects)).sum())
-            parts.append(np.column_stack([poses.boxes.logits, match_poses(poses, objects)]))
-        logits, bits = np.concatenate(parts).T
-        is_hit, counts = bits.astype(np.int64) & 1 > 0, bits.astype(np.int64) >> len(OVERLAPS) & 1 == 0
-        logits, is_hit = logits[counts], is_hit[counts]
-        precision = average_precision(logits, is_hit, np.ones((1, len(is_hit))), np.array([total]))
-        confident = is_hit[logits >= MIN_LOGIT]
-        score = float(precision[0]) if total else None
-        result.append(Group(title, total, score, int(confident.sum()), int((~confident).sum())))
-    return result
+    return [class_group(title, _of_class(answers, y, kind)) for kind, title in enumerate(names)]
+
+
+def _of_class(answers: np.ndarray, y: np.ndarray, kind: int) -> Iterator[tuple[Boxes, np.ndarray, int]]:
+    """Yield the objects of a class in each picture, their bits, and the number of its labels that count."""
+    for answer, label in zip(answers, y, strict=True):
+        poses = poses_of_answer(answer[answer[:, 0] == kind], -np.inf)
+        objects = label[1:][label[1:, 0] == kind]
+        yield poses.boxes, match_poses(poses, objects), int((~is_ignored(objects)).sum())
 
 
 def describe_answers(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
@@ -292,7 +258,4 @@ def _as_labels(poses: Poses) -> np.ndarray:
 def _shared(poses: Poses, labels: np.ndarray) -> float:
     """Return the F1 of objects and labels, without those that do not count."""
     labels = labels[labels[:, 0] >= 0]
-    bits = match_poses(poses, labels)
-    hits, ignored = int((bits & 1).sum()), int((bits >> len(OVERLAPS) & 1).sum())
-    total = len(bits) - ignored + int((~is_ignored(labels)).sum())
-    return 2 * hits / total if total else 1.0
+    return f1(match_poses(poses, labels), int((~is_ignored(labels)).sum()))

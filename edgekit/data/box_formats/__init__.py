@@ -1,6 +1,6 @@
 """Annotation formats for boxes in pictures. Each format has a module with the name of its key, which offers
 
-    read(source, listing, with_keypoints) -> Annotations
+    read(source, listing, extra) -> Annotations
 
 for a folder or a zip (`edgekit/data/archives.py`). It raises DataError if the files are not in this format.
 """
@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from edgekit.core.errors import DataError
 from edgekit.data import folder_layout
@@ -24,6 +24,8 @@ from edgekit.data.types import Keypoints
 if TYPE_CHECKING:
     from edgekit.data.archives import FolderArchive, Listing, ZipArchive
 
+Extra = Literal["keypoints", "masks"]
+"""What is read of each object besides its box."""
 NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 PICTURES = folder_layout.PICTURES.suffixes
 SPLITS = {**folder_layout.SPLITS, "trainval": "train"}
@@ -40,7 +42,8 @@ class Box:
     """An object in a picture. Its sides are in pixels or, with `is_relative`, in fractions of the width and height.
 
     So are its `keypoints`, each x, y and 0 (not labelled), 1 (hidden) or 2 (visible). `area` is in square pixels, and
-    None if it is not known. A crowd marks several objects that are not labelled one by one.
+    None if it is not known. A crowd marks several objects that are not labelled one by one. The mask is given by
+    `polygons`, each x and y of its points in turn, or by COCO's `run_lengths` over the whole picture.
     """
 
     label: str
@@ -52,6 +55,8 @@ class Box:
     keypoints: tuple[tuple[float, float, int], ...] = ()
     area: float | None = None
     is_crowd: bool = False
+    polygons: tuple[tuple[float, ...], ...] = ()
+    run_lengths: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,28 +73,30 @@ class Picture:
 class Annotations:
     """Pictures in the order of their names, and classes in the order of their numbers.
 
-    `keypoints` are those that the annotations declare, even if they were read without them.
+    `keypoints` are those that the annotations declare, and `has_masks` says whether each object has a mask, even if
+    they were read without.
     """
 
     pictures: tuple[Picture, ...]
     classes: tuple[str, ...]
     notes: tuple[str, ...] = ()
     keypoints: Keypoints | None = None
+    has_masks: bool = False
 
 
-def read_annotations(name: str, source: FolderArchive | ZipArchive, *, with_keypoints: bool = False) -> Annotations:
+def read_annotations(name: str, source: FolderArchive | ZipArchive, extra: Extra | None = None) -> Annotations:
     """Read the annotations of a folder or a zip in the format `name`.
 
-    With keypoints, only objects of classes that have them are read, and crowds are read too.
+    With an `extra`, crowds are read, too. With keypoints, only objects of classes that have them are read.
 
     Raises
     ------
     DataError
-        A file is not in this format, no picture has annotations, or they have no keypoints.
+        A file is not in this format, no picture has annotations, or they lack the extra.
     """
     listing = source.listing
     module = importlib.import_module(f"{__name__}.{name}")
-    annotations: Annotations = module.read(source, listing, with_keypoints)
+    annotations: Annotations = module.read(source, listing, extra)
     links = linked_folder_notes(listing)
     if not annotations.pictures:
         link_text = "".join(f"; {each}" for each in links)

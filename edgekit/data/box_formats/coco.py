@@ -8,6 +8,9 @@ below the folder of its JSON or in the folder of the same split.
 A category may list the names of its `keypoints` and, as `skeleton`, the pairs between which lines are drawn, counted
 from 1. An annotation then has x, y and 0 (not labelled), 1 (hidden) or 2 (visible) for each of them. Crowds are kept
 there, because COCO's own evaluation does not count what is found in them.
+
+The mask of an object is its `segmentation`: polygons of x and y in pixels, or run lengths (`counts`) over the picture
+of `size`, as a list or compressed to a text. Crowds are kept with masks, too.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import replace
+from math import prod
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +29,7 @@ from edgekit.data.box_formats import (
     PICTURES,
     Annotations,
     Box,
+    Extra,
     Picture,
     checked_class_names,
     folder_split,
@@ -32,6 +37,7 @@ from edgekit.data.box_formats import (
     read_bytes,
     split_in_name,
 )
+from edgekit.data.object_masks import decompressed
 from edgekit.data.types import Keypoints
 from edgekit.runner.errors import bounded_recursion
 
@@ -43,7 +49,7 @@ MAX_PIXELS = 1e9
 """Boxes with larger sides, or with values that are not numbers, are not valid."""
 
 
-def read(source: FolderArchive | ZipArchive, listing: Listing, with_keypoints: bool = False) -> Annotations:
+def read(source: FolderArchive | ZipArchive, listing: Listing, extra: Extra | None = None) -> Annotations:
     """Read COCO annotations; see the package."""
     visible = [name for name in listing.files if not is_hidden(PurePosixPath(name))]
     by_file_name: dict[str, list[str]] = defaultdict(list)
@@ -55,6 +61,7 @@ def read(source: FolderArchive | ZipArchive, listing: Listing, with_keypoints: b
     classes: dict[int, str] = {}
     keypoints: dict[int, Keypoints] = {}
     used_categories: set[int] = set()
+    has_masks = True
     crowds, without_keypoints, other_files = 0, 0, []
     for name in (entry for entry in visible if entry.lower().endswith(".json")):
         values = _object(read_bytes(source, name), name)
@@ -73,14 +80,17 @@ def read(source: FolderArchive | ZipArchive, listing: Listing, with_keypoints: b
                 keypoints[number] = declared
         boxes: dict[int, list[Box]] = defaultdict(list)
         for entry in values["annotations"]:
-            if entry.get("iscrowd") and not with_keypoints:
+            if entry.get("iscrowd") and extra is None:
                 crowds += 1
                 continue
             box = _box(entry, classes, name)
-            if with_keypoints and entry["category_id"] not in keypoints:
+            has_masks &= bool(entry.get("segmentation"))
+            if extra == "keypoints" and entry["category_id"] not in keypoints:
                 without_keypoints += 1
                 continue
-            if with_keypoints:
+            if extra == "masks":
+                box = _with_mask(box, entry, name)
+            if extra == "keypoints":
                 box = _with_keypoints(box, entry, len(keypoints[entry["category_id"]].names), name)
             boxes[_integer(entry, "image_id", name)].append(box)
             used_categories.add(entry["category_id"])
@@ -94,7 +104,13 @@ def read(source: FolderArchive | ZipArchive, listing: Listing, with_keypoints: b
             if path in pictures:
                 raise DataError(f"{path}: listed in {listed_in[path]} and again in {name}; keep one of them")
             size = (_integer(entry, "width", name), _integer(entry, "height", name))
-            pictures[path] = Picture(path, _split(name) or "train", tuple(boxes.pop(number, ())), size)
+            of_picture = tuple(boxes.pop(number, ()))
+            odd = next(
+                (sum(box.run_lengths) for box in of_picture if sum(box.run_lengths) not in (0, prod(size))), None
+            )
+            if odd is not None:
+                raise DataError(f"{name}: counts of a mask in {path} have the sum {odd}; it has {prod(size)} pixels")
+            pictures[path] = Picture(path, _split(name) or "train", of_picture, size)
             listed_in[path] = name
         if boxes:
             raise DataError(
@@ -110,8 +126,8 @@ def read(source: FolderArchive | ZipArchive, listing: Listing, with_keypoints: b
         notes.append(
             f"ignored {len(other_files)} .json files that are not COCO annotations; the first is {other_files[0]}"
         )
-    declared = _common_keypoints(keypoints, classes, used_categories, is_needed=with_keypoints)
-    return Annotations(tuple(pictures[name] for name in sorted(pictures)), names, tuple(notes), declared)
+    declared = _common_keypoints(keypoints, classes, used_categories, is_needed=extra == "keypoints")
+    return Annotations(tuple(pictures[name] for name in sorted(pictures)), names, tuple(notes), declared, has_masks)
 
 
 def _object(data: bytes, where: str) -> dict[str, list[dict[str, Any]]] | None:
@@ -245,6 +261,34 @@ def _with_keypoints(box: Box, values: dict[str, Any], count: int, where: str) ->
         area=None if area is None else float(area),
         is_crowd=bool(values.get("iscrowd")),
     )
+
+
+def _with_mask(box: Box, values: dict[str, Any], where: str) -> Box:
+    """Return the box with the mask of an annotation. Raises DataError if it has none, or one that is not valid."""
+    mask, is_crowd = values.get("segmentation"), bool(values.get("iscrowd"))
+    if isinstance(mask, dict):
+        return replace(box, run_lengths=_run_lengths(mask.get("counts"), where), is_crowd=is_crowd)
+    if not isinstance(mask, list) or not mask or not all(isinstance(each, list) for each in mask):
+        raise DataError(
+            f"{where}: segmentation is {shortened_repr(mask)}; expected polygons, or an object with counts, so export "
+            "the annotations with masks"
+        )
+    for polygon in mask:
+        if len(polygon) < 6 or len(polygon) % 2 or not all(map(_is_side, polygon)):
+            raise DataError(
+                f"{where}: a polygon is {shortened_repr(polygon)}; expected x and y of three points or more"
+            )
+    return replace(box, polygons=tuple(tuple(map(float, polygon)) for polygon in mask), is_crowd=is_crowd)
+
+
+def _run_lengths(counts: Any, where: str) -> tuple[int, ...]:
+    try:
+        numbers = decompressed(counts) if isinstance(counts, str) else counts
+    except ValueError as error:
+        raise DataError(f"{where}: counts are {shortened_repr(counts)}: {error}; export the masks again") from None
+    if not isinstance(numbers, list) or not numbers or not all(type(each) is int and each >= 0 for each in numbers):
+        raise DataError(f"{where}: counts are {shortened_repr(counts)}; expected whole numbers from 0, or a text")
+    return tuple(numbers)
 
 
 def _is_side(value: Any) -> bool:

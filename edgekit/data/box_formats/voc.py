@@ -18,6 +18,7 @@ from edgekit.data.box_formats import (
     SPLITS,
     Annotations,
     Box,
+    Extra,
     Picture,
     checked_class_names,
     folder_split,
@@ -33,10 +34,10 @@ SIDES = ("xmin", "ymin", "xmax", "ymax")
 MOST_BYTES = 16 << 20
 
 
-def read(source: FolderArchive | ZipArchive, listing: Listing, with_keypoints: bool = False) -> Annotations:
-    """Read Pascal VOC annotations, which have no keypoints; see the package."""
-    if with_keypoints:
-        raise DataError("data.annotations: voc has no keypoints; export the annotations as COCO or YOLO")
+def read(source: FolderArchive | ZipArchive, listing: Listing, extra: Extra | None = None) -> Annotations:
+    """Read Pascal VOC annotations, which have boxes alone; see the package."""
+    if extra is not None:
+        raise DataError(f"data.annotations: voc has no {extra}; export the annotations as COCO or YOLO")
     by_stem, split_by_stem = pictures_by_stem(listing), listed_splits(source, listing)
     has_folders = not split_by_stem and any(folder_split(name) == "train" for name in listing.files)
     pictures, missing = [], []

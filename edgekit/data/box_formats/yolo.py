@@ -8,6 +8,9 @@ by the names of folders.
 
 If data.yaml has `kpt_shape: [keypoints, 2 or 3]`, each line goes on with x and y of every keypoint, as fractions, and
 with its visibility if there are three numbers. With two, a keypoint at 0, 0 is not labelled.
+
+Otherwise, a line with more than six numbers is the class and a polygon, x and y of three points or more, as fractions.
+The box is then the smallest around the polygon.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from edgekit.data.box_formats import (
     SPLITS,
     Annotations,
     Box,
+    Extra,
     Picture,
     checked_class_names,
     is_hidden,
@@ -44,9 +48,13 @@ if TYPE_CHECKING:
     from edgekit.data.archives import FolderArchive, Listing, ZipArchive
 
 MAX_WORDS = 6
-"""Largest number of words in a line: class, four sides and, in a model's output, a probability. Polygons have more."""
+"""Largest number of words of a box: class, four sides and, in a model's output, a probability. Polygons have more."""
 BOX_WORDS = 5
 MAX_KEYPOINTS = 500
+UNREAD: dict[Extra | None, dict[str, Any]] = {
+    None: {"keypoints": (), "polygons": ()}, "keypoints": {"polygons": ()}, "masks": {"keypoints": ()},
+}  # fmt: skip
+"""Fields of an object that are emptied, by what is read besides the box."""
 NAMES = ("data.yaml", "data.yml", "dataset.yaml", "classes.txt", "obj.names")
 
 
@@ -77,11 +85,11 @@ class KeypointShape:
         return len(self.keypoints.names) * self.columns
 
 
-def read(source: FolderArchive | ZipArchive, listing: Listing, with_keypoints: bool = False) -> Annotations:
+def read(source: FolderArchive | ZipArchive, listing: Listing, extra: Extra | None = None) -> Annotations:
     """Read YOLO annotations; see the package."""
     names, files = read_classes(source, listing), with_lower_suffix(listing.files)
     shape = read_keypoint_shape(source, listing)
-    if with_keypoints and shape is None:
+    if extra == "keypoints" and shape is None:
         raise DataError("the labels have no keypoints: data.yaml has no kpt_shape, such as [17, 3]; add it")
     paths = [path for path in map(PurePosixPath, listing.files) if path.suffix.lower() in PICTURES]
     paths = [path for path in paths if not path.name.startswith(".")]
@@ -92,14 +100,19 @@ def read(source: FolderArchive | ZipArchive, listing: Listing, with_keypoints: b
     pictures: list[Picture] = []
     used_files: set[str] = set()
     unlabelled, unlisted = [], []
+    has_masks = shape is None
     for path, split in zip(paths, splits, strict=True):
         if split is None:
             unlisted.append(str(path))
             used_files.update(files[each] for each in label_paths(path) if each in files)
             continue
         labels = next((files[each] for each in label_paths(path) if each in files), None)
-        boxes = _parse(read_text(source, labels), labels, names, shape, with_keypoints) if labels else ()
-        pictures.append(Picture(str(path), split, boxes))
+        objects = _parse(read_text(source, labels), labels, names, shape) if labels else ()
+        without = next((each for each in objects if not each.polygons), None)
+        if extra == "masks" and without is not None:
+            raise DataError(f"{labels}: an object of {without.label!r} has a box and no polygon; export polygons")
+        has_masks &= without is None
+        pictures.append(Picture(str(path), split, tuple(replace(each, **UNREAD[extra]) for each in objects)))
         if labels:
             used_files.add(labels)
         else:
@@ -116,7 +129,7 @@ def read(source: FolderArchive | ZipArchive, listing: Listing, with_keypoints: b
     if empty_classes := [title for title in names if title not in used_classes]:
         notes.append(f"left out {len(empty_classes)} classes that no box has: {', '.join(empty_classes[:MAX_LISTED])}")
     classes = tuple(title for title in names if title in used_classes)
-    return Annotations(tuple(pictures), classes, tuple(notes), shape.keypoints if shape else None)
+    return Annotations(tuple(pictures), classes, tuple(notes), shape.keypoints if shape else None, has_masks)
 
 
 def listed_splits(
@@ -293,33 +306,40 @@ def _class_list(value: Any, where: str) -> list[str]:
     return value
 
 
-def _parse(
-    lines: str, where: str, classes: tuple[str, ...], shape: KeypointShape | None, with_keypoints: bool
-) -> tuple[Box, ...]:
-    """Return the boxes of a label file, with their keypoints if these are asked for."""
+def _parse(lines: str, where: str, classes: tuple[str, ...], shape: KeypointShape | None) -> tuple[Box, ...]:
+    """Return the objects of a label file, with their keypoints or polygons."""
     boxes = []
     for number, line in enumerate(lines.splitlines(), 1):
-        if not line.strip():
+        words, place = line.split(), f"{where}, line {number}"
+        if not words:
             continue
-        if shape is not None:
-            keypoints = _parse_keypoints(line.split(), f"{where}, line {number}", shape)
-        elif len(line.split()) > MAX_WORDS:
-            raise DataError(f"{where}, line {number}: {len(line.split())} numbers, as polygons have; export boxes")
+        keypoints = _parse_keypoints(words, place, shape) if shape is not None else ()
+        is_polygon = shape is None and len(words) > MAX_WORDS
         try:
-            kind, x, y, width, height = int(line.split()[0]), *(float(word) for word in line.split()[1:5])
+            kind, *numbers = int(words[0]), *map(float, words[1:] if is_polygon else words[1:BOX_WORDS])
         except ValueError:
+            numbers = []
+        if is_polygon and len(numbers) % 2:
+            raise DataError(f"{place}: got {len(words)} numbers; a polygon is the class, and x and y of its points")
+        if not numbers or (not is_polygon and len(numbers) != BOX_WORDS - 1):
             raise DataError(
-                f"{where}, line {number}: got {line.strip()[:80]!r}; expected class, centre x, centre y, width, height"
-            ) from None
-        if not 0 <= kind < len(classes):
-            raise DataError(f"{where}, line {number}: class {kind} has no name; {len(classes)} classes are named")
-        invalid = next((word for word in line.split()[1:5] if not math.isfinite(float(word))), None)
-        if invalid is not None:
-            raise DataError(
-                f"{where}, line {number}: got {invalid!r}; a box has finite numbers, as fractions of the picture"
+                f"{place}: got {line.strip()[:80]!r}; expected class, centre x, centre y, width, height, or class and "
+                "polygon"
             )
-        box = Box(classes[kind], x - width / 2, y - height / 2, x + width / 2, y + height / 2, True)
-        boxes.append(replace(box, keypoints=keypoints) if with_keypoints else box)
+        if not 0 <= kind < len(classes):
+            raise DataError(f"{place}: class {kind} has no name; {len(classes)} classes are named")
+        invalid = next(
+            (word for word, value in zip(words[1:], numbers, strict=False) if not math.isfinite(value)), None
+        )
+        if invalid is not None:
+            raise DataError(f"{place}: got {invalid!r}; a box has finite numbers, as fractions of the picture")
+        if is_polygon:
+            sides = min(numbers[::2]), min(numbers[1::2]), max(numbers[::2]), max(numbers[1::2])
+            boxes.append(Box(classes[kind], *sides, True, polygons=(tuple(numbers),)))
+        else:
+            x, y, width, height = numbers
+            sides = x - width / 2, y - height / 2, x + width / 2, y + height / 2
+            boxes.append(Box(classes[kind], *sides, True, keypoints))
     return tuple(boxes)
 
 

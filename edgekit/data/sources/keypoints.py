@@ -37,7 +37,7 @@ def read(config: KeypointsConfig, progress: ProgressCallback | None = None) -> P
     """Return pools as memory-mapped arrays, with labels for the task keypoints."""
     from edgekit.data.labelled_pictures import pools_with_boxes
 
-    pools = pools_with_boxes(config, progress, with_keypoints=True)
+    pools = pools_with_boxes(config, progress, extra="keypoints")
     assert pools.keypoints is not None
     if config.skeleton is None:
         return pools

@@ -40,6 +40,7 @@ def statistic_names(manifest: Manifest) -> list[str]:
         "anomaly": ["score"],
         "detection": ["count", "confidence"],
         "keypoints": ["count", "confidence"],
+        "instance_masks": ["count", "confidence"],
         "segmentation": [f"share:{each}" for each in labels[:MAX_SHARES]],
         "embedding": ["norm", *(f"projection:{number}" for number in range(PROJECTIONS))],
         "raw": ["output_mean", "output_spread"],
@@ -124,8 +125,20 @@ def _detection(manifest: Manifest) -> Any:
 def _keypoints(manifest: Manifest) -> Any:
     from edgekit.runner.keypoints import Decoder
 
+    return _object_statistics(manifest, Decoder)
+
+
+def _instance_masks(manifest: Manifest) -> Any:
+    from edgekit.runner.instance_masks import Decoder
+
+    return _object_statistics(manifest, Decoder)
+
+
+def _object_statistics(manifest: Manifest, decoder_type: Callable[..., Any]) -> Any:
+    """Return the function for a decoder that gives more than boxes, which come first."""
+
     def decoder(*options: Any) -> Callable[[np.ndarray], Boxes]:
-        decode = Decoder(*options)
+        decode = decoder_type(*options)
         return lambda outputs: decode(outputs)[0]
 
     return _box_statistics(manifest, decoder)

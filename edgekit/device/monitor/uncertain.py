@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.device.monitor.sample_folder import SampleFolder
+from edgekit.runner.bundle.manifest_rules import BOX_TASKS
 from edgekit.runner.errors import InputError
 from edgekit.runner.files import write_atomically
 
@@ -231,7 +232,7 @@ def _uncertainty_measure(task: str) -> tuple[Callable[[Any], float], str]:
             lambda answer: answer.threshold / (answer.threshold + abs(answer.score - answer.threshold) or 1.0),
             "threshold",
         )
-    if task in ("detection", "keypoints"):
+    if task in BOX_TASKS:
         return _weakest_box, "weakest box"
     return lambda answer: random.random(), "chance"
 

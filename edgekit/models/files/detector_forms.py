@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, permutations, product
 
 import numpy as np
 
 from edgekit.core import detector_names
 from edgekit.core.detector_names import Structure
-from edgekit.runner import boxes
+from edgekit.runner import boxes, instance_masks
 from edgekit.runner.box_heads import (
     BoxCode,
     BoxHead,
@@ -73,6 +73,12 @@ KEYPOINT_LAYOUTS: tuple[tuple[tuple[Part, ...], ...], ...] = (
     (("boxes",), ("classes",), ("keypoints",)),
 )
 """The same for those that predict keypoints, too."""
+MASK_LAYOUTS: tuple[tuple[tuple[Part, ...], ...], ...] = (
+    *permutations((("boxes", "classes", "coefficients"), ("prototypes",))),
+    *permutations((("boxes", "score", "index", "coefficients"), ("prototypes",))),
+    (("boxes",), ("classes",), ("coefficients",), ("prototypes",)),
+)
+"""The same for those that predict masks of instances, too."""
 TITLES: dict[BoxCode, str] = {
     "centre": "centres and sizes",
     "corners": "corners",
@@ -113,6 +119,10 @@ class Form:
         Number of finished boxes in the outputs, also of those that hold nothing and are left out of the other fields.
     keypoints
         x and y in pixels and, if there is one, the visibility as a probability, (rows, keypoints, 2 or 3).
+    coefficients
+        Those of the prototypes of masks, (rows, prototypes).
+    prototypes
+        Shape of the output with the prototypes, without the batch; empty if there is none.
     """
 
     head: BoxHead
@@ -122,6 +132,8 @@ class Form:
     kinds: np.ndarray | None = None
     rows: int = 0
     keypoints: np.ndarray | None = None
+    coefficients: np.ndarray | None = None
+    prototypes: tuple[int, ...] = ()
 
     @property
     def is_valid(self) -> bool:
@@ -157,7 +169,7 @@ class Form:
     def order(self) -> str:
         """Which output holds the boxes, if there are two of the same shape; otherwise empty."""
         columns = self.head.classes + (self.head.background is not None)
-        if len(self.head.parts) != 2 or columns != boxes.BOX_SIDES:
+        if self.head.coefficients or len(self.head.parts) != 2 or columns != boxes.BOX_SIDES:
             return ""
         return detector_names.ORDERS[tuple(self.head.parts[0]) != ("boxes",)]
 
@@ -182,6 +194,8 @@ class Form:
             place += " as shares of the image" if self.head.normalized else " in pixels"
             place += " from prior boxes" if self.head.priors else ""
         text = f"finished boxes: {place}, score and class" if self.is_finished else f"{place}, {self.scores_in_words}"
+        if self.head.coefficients:
+            return f"{text}, with {self.head.coefficients} coefficients of masks"
         return f"{text}, with {self.head.keypoints} keypoints" if self.head.keypoints else text
 
     @property
@@ -211,34 +225,52 @@ def _per_anchor(rows: np.ndarray, anchors: int, anchors_last: bool) -> np.ndarra
     return np.repeat(rows, anchors, axis=0) if anchors_last else np.tile(rows, (anchors, 1))
 
 
-def forms(outputs: Sequence[np.ndarray], size: Sequence[int], classes: int, keypoints: int = 0) -> list[Form]:
+def forms(
+    outputs: Sequence[np.ndarray], size: Sequence[int], classes: int, keypoints: int = 0, *, with_masks: bool = False
+) -> list[Form]:
     """Return the ways to read outputs (1, …) for one image of (height, width), the most likely first.
 
-    With a number of keypoints, only those are returned in which each box has so many.
+    With a number of keypoints, only those are returned in which each box has so many, and with masks, only those in
+    which each box has a coefficient for every prototype.
     """
     if not all(output.ndim > 0 and output.shape[0] == 1 for output in outputs):
         return []
     tables = [(output[0] if output.ndim > 1 else output).astype(np.float32) for output in outputs]
     shapes = [table.shape for table in tables]
     candidates: list[Form] = []
-    layouts = KEYPOINT_LAYOUTS if keypoints else LAYOUTS
+    coefficients = prototype_count(shapes, size) if with_masks else 0
+    if with_masks and not coefficients:
+        return []
+    layouts = MASK_LAYOUTS if with_masks else KEYPOINT_LAYOUTS if keypoints else LAYOUTS
+    backgrounds: Sequence[int | None] = (None,) if keypoints or with_masks else (None, classes)
     for layout, columns in product(layouts, (3, 2) if keypoints else (3,)):
         bins = NANODET_BINS if layout == NANODET else 1
-        for points_last, background in product((False, True), (None,) if keypoints else (None, classes)):
+        for points_last, background in product((False, True), backgrounds):
             head = BoxHead(
                 tuple(size), classes, layout, "corners", points_last=points_last, bins=bins, background=background,
-                keypoints=keypoints, keypoint_columns=columns,
+                keypoints=keypoints, keypoint_columns=columns, coefficients=coefficients,
             )  # fmt: skip
             try:
                 converted_shape(head._asdict(), shapes)
             except BundleError:
                 continue
-            candidates += _forms_of_layout(split_parts(tables, head), head)
+            found = _forms_of_layout(split_parts(tables, head), head)
+            shape = tuple(shapes[layout.index(("prototypes",))]) if with_masks else ()
+            candidates += [replace(form, prototypes=shape) for form in found]
     return candidates
+
+
+def prototype_count(shapes: Sequence[Sequence[int]], size: Sequence[int]) -> int:
+    """Return the number of prototypes of masks in outputs of these shapes without a batch; 0 if there are none."""
+    grid = boxes.grid_shape(size, instance_masks.STRIDE)
+    first = (shape[0] for shape in shapes if len(shape) == 3 and tuple(shape[1:]) == grid)
+    last = (shape[2] for shape in shapes if len(shape) == 3 and tuple(shape[:2]) == grid)
+    return next(first, next(last, 0))
 
 
 def _forms_of_layout(parts: Parts, head: BoxHead) -> list[Form]:
     """Return the forms of outputs with these parts; none if the parts are not what the layout says."""
+    parts = {name: values for name, values in parts.items() if name != "prototypes"}
     if set(FINISHED) <= set(parts):
         read = _finished_scores(parts, head)
     elif head.background is not None:
@@ -260,7 +292,8 @@ def _forms_of_layout(parts: Parts, head: BoxHead) -> list[Form]:
         corners = corners_of(parts["boxes"], form_head)
         kinds = parts["index"][:, 0].astype(np.int64) - head.first_index if "index" in parts else None
         form_head, keypoints = _keypoints(parts, form_head)
-        candidates.append(Form(form_head, corners, scores, _valid_share(corners, head.size), kinds, rows, keypoints))
+        share, coefficients = _valid_share(corners, head.size), parts.get("coefficients")
+        candidates.append(Form(form_head, corners, scores, share, kinds, rows, keypoints, coefficients))
     candidates.sort(key=lambda form: (not form.is_valid, not form.head.normalized, -form.valid_share))
     if "objectness" in parts and (undecoded := _undecoded(parts["boxes"], head, scores)) is not None:
         are_decoded = any(form.is_valid and form.cell_distance < NEAR_STRIDES for form in candidates)

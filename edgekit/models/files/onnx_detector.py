@@ -13,6 +13,7 @@ its sigmoid gives the scores of the file. The values of the file itself therefor
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -36,7 +37,7 @@ MAX_ANCHORS = 9
 """Largest number of anchors in a cell."""
 SUPPRESSION = "NonMaxSuppression"
 """The operator that drops overlapping boxes. The runner does so after the cut."""
-BOXES, SCORES, KEYPOINTS = "boxes", "scores", "keypoints"
+BOXES, SCORES, KEYPOINTS, COEFFICIENTS, PROTOTYPES = "boxes", "scores", "keypoints", "coefficients", "prototypes"
 """Names of the outputs of a cut file."""
 KEYPOINT_SCALES = ((2.0, -0.5), (1.0, 0.0))
 """The factor and the summand that make x and y strides from the centre of a cell, as in YOLOv8 and later ones."""
@@ -136,11 +137,22 @@ def cut(content: bytes, form: Form, tensors: dict[str, np.ndarray]) -> tuple[byt
             found_points = [each for each in points if each is not None]
             if len(found_points) < len(points) or (found_points and found_places[0].code != "distances"):
                 continue
-            model, head = source, _head(form, found_places, found_scores, found_points)
+            weights = [_find_coefficients(tensors, grid, form) for grid in grids] if form.head.coefficients else []
+            found_weights = [each for each in weights if each is not None]
+            if len(found_weights) < len(weights):
+                continue
+            head = _head(form, found_places, found_scores, found_points)
             if head is not None:
                 facts = {HEAD: json.dumps(head._asdict()), DECODING: json.dumps(form.description)}
-                onnx.helper.set_model_props(model, facts)
-            return _with_outputs(model, found_places, found_scores, found_points), head
+                onnx.helper.set_model_props(source, facts)
+            outputs = {
+                BOXES: [[each.tensor] for each in found_places],
+                SCORES: [[*filter(None, [each.objectness]), each.classes] for each in found_scores],
+                KEYPOINTS: [[each.tensor] for each in found_points],
+                COEFFICIENTS: [[each] for each in found_weights],
+                PROTOTYPES: [[_prototypes(source, form)]] if found_weights else [],
+            }
+            return _with_outputs(source, outputs), head
     return None
 
 
@@ -148,7 +160,7 @@ def _head(
     form: Form, places: Sequence[_Boxes], scores: Sequence[_Scores], points: Sequence[_Keypoints]
 ) -> BoxHead | None:
     code, has_objectness = places[0].code, scores[0].objectness is not None
-    if code == "distances" and not has_objectness and form.head.bins == 1 and not points:
+    if code == "distances" and not has_objectness and form.head.bins == 1 and not points and not form.head.coefficients:
         return None
     head = BoxHead(
         form.head.size,
@@ -160,6 +172,10 @@ def _head(
         offset=form.head.offset,
         anchors=tuple(each.anchors for each in places) if code == "anchors" else (),
     )
+    if form.head.coefficients:
+        return head._replace(
+            parts=(*head.parts, ("coefficients",), ("prototypes",)), coefficients=form.head.coefficients
+        )
     if not points:
         return head
     return head._replace(
@@ -288,6 +304,28 @@ def _has_keypoints(form: Form, keypoints: np.ndarray, grid: _Grid) -> bool:
         return bool((np.abs(keypoints - form.keypoints[grid.place]) <= tolerances).all())
     rows = form.keypoints[:MAX_CHECKED_ROWS]
     return all((np.abs(row - keypoints) <= tolerances).all(axis=(1, 2)).any() for row in rows)
+
+
+def _find_coefficients(tensors: dict[str, np.ndarray], grid: _Grid, form: Form) -> _Tensor | None:
+    """Return the tensor that has the coefficients of the file at the points of a grid, or None."""
+    assert form.coefficients is not None
+    width = form.coefficients.shape[1]
+    for tensor, rows in _candidates(tensors, grid, width, {width: (0, width)}):
+        if form.is_finished:
+            apart = (np.abs(row - rows).max(axis=1).min() for row in form.coefficients[:MAX_CHECKED_ROWS])
+            is_same = all(each <= SCORE_TOLERANCE for each in apart)
+        else:
+            is_same = _is_close(rows, form.coefficients[grid.place], SCORE_TOLERANCE)
+        if is_same:
+            return tensor
+    return None
+
+
+def _prototypes(model: Any, form: Form) -> _Tensor:
+    """Return the prototypes of masks, which are an output of the file itself."""
+    count, name = form.head.coefficients, model.graph.output[form.head.parts.index(("prototypes",))].name
+    axes = (0, 2, 3, 1) if form.prototypes[0] == count else (0, 1, 2, 3)
+    return _Tensor(name, (1, *form.prototypes), axes, math.prod(form.prototypes) // count, (0, count))
 
 
 def _as_distributions(tensors: dict[str, np.ndarray], grid: _Grid, form: Form, classes: int) -> _Boxes | None:
@@ -445,12 +483,10 @@ def trace(content: bytes, size: Sequence[int], image: np.ndarray | None = None) 
     }
 
 
-def _with_outputs(
-    model: Any, places: Sequence[_Boxes], scores: Sequence[_Scores], points: Sequence[_Keypoints]
-) -> bytes:
-    """Return the model with the outputs `boxes`, `scores` and, if there are any, `keypoints`, and without unused nodes.
+def _with_outputs(model: Any, outputs: dict[str, list[list[_Tensor]]]) -> bytes:
+    """Return the model with these outputs by name, each (1, points, columns), and without unused nodes.
 
-    Each output is (1, points, columns).
+    For each grid there are one or more tensors, whose columns are joined. An output without tensors is left out.
     """
     import onnx
 
@@ -461,11 +497,7 @@ def _with_outputs(
         node.output[:] = [_other_name(name) for name in node.output]
     for weight in graph.initializer:
         weight.name = _other_name(weight.name)
-    for name, rows in (
-        (BOXES, [[each.tensor] for each in places]),
-        (SCORES, [[each.objectness, each.classes] if each.objectness else [each.classes] for each in scores]),
-        (KEYPOINTS, [[each.tensor] for each in points]),
-    ):
+    for name, rows in outputs.items():
         if not rows:
             continue
         tables = []
@@ -483,7 +515,8 @@ def _with_outputs(
 
 def _other_name(name: str) -> str:
     """Return the name of one of the file's tensors after the cut; only names that a new tensor may have are changed."""
-    return f"{name}.file" if name.startswith((BOXES, SCORES, KEYPOINTS)) else name
+    reserved = (BOXES, SCORES, KEYPOINTS, COEFFICIENTS, PROTOTYPES)
+    return f"{name}.file" if name.startswith(reserved) else name
 
 
 def _concatenated(graph: Any, names: Sequence[str], result: str, axis: int, *, is_output: bool = False) -> str:

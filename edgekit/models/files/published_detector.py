@@ -22,21 +22,20 @@ from edgekit.models.files import onnx as onnx_file
 from edgekit.models.files.detector_forms import NEAR_STRIDES, Form, forms
 from edgekit.models.files.file_facts import onnx_metadata
 from edgekit.models.files.task_outputs import RawOutputs, TaskOutputs, box_outputs
-from edgekit.runner import output_vector
+from edgekit.runner import boxes, instance_masks, output_vector
 
 MAX_QUERIES = 1000
 """Largest number of boxes of a detector that predicts a set of boxes, such as DETR, instead of one for each point."""
 END_TO_END = "_e2e"
 MAX_TRACED = 8
 """Most images, beside a random one, in which a file may find the boxes by which it is recognised."""
-FILE_TASKS = {"detection": "detect", "keypoints": "pose"}
+EXPORTER_TASKS = {"detection": "detect", "keypoints": "pose", "instance_masks": "segment"}
 """The tasks of edgekit, and what Ultralytics calls them in the metadata of a file."""
 OTHER_TASKS = {
-    "detect": "predicts boxes without keypoints; use data with boxes and task: detection",
+    "detect": "predicts boxes alone; use data with boxes and task: detection",
     "pose": "predicts keypoints; use data that have them, with the source keypoints and task: keypoints",
     "segment": (
-        "predicts masks of instances, which edgekit can neither evaluate nor draw; export the network for detection, "
-        "or use task: segmentation with a network that gives a class for each pixel"
+        "predicts masks of instances; use data that have them, with the source instance_masks and task: instance_masks"
     ),
     "obb": (
         "predicts rotated boxes, which have an angle; labels, accuracy and suppression are missing in edgekit for "
@@ -148,6 +147,8 @@ def readings(
         facts = onnx_metadata(content)
         if onnx_detector.HEAD in facts:
             _check_keypoints(facts[onnx_detector.HEAD].get("keypoints", 0), needed)
+            if bool(facts[onnx_detector.HEAD].get("coefficients")) != needed.has_masks:
+                raise ModelError(f"predicts {'boxes without masks' if needed.has_masks else OTHER_TASKS['segment']}")
             return [PublishedDetector(facts.get(onnx_detector.DECODING, ""), None, facts[onnx_detector.HEAD], False)]
         _refuse_other_tasks(facts, needed)
         samples = list(islice(samples, MAX_TRACED))
@@ -159,7 +160,7 @@ def readings(
             return []
         candidates = [
             form
-            for form in forms(outputs, needed.size, needed.classes, needed.keypoints)
+            for form in _forms(outputs, needed)
             if named is None or named.fits(form.structure, form.place, form.order)
         ]
         if content is not None:
@@ -205,10 +206,22 @@ def _without_decoding(
 def _uncut(
     form: Form, outputs: Sequence[np.ndarray], needed: TaskOutputs, suppresses: bool, content: bytes | None
 ) -> PublishedDetector:
-    """Return a detector that keeps its outputs, and its suppression if it has one."""
+    """Return a detector that keeps its outputs, and its suppression if it has one.
+
+    Raises ModelError for prototypes of masks of which nobody can say which axis is that of the channels.
+    """
+    if len(set(form.prototypes)) == 1:
+        raise ModelError(
+            f"gives prototypes {list(form.prototypes)}, whose channels may come first or last; export it for another "
+            "size of pictures"
+        )
     words = ", after a suppression that stays in the file" if suppresses else ""
     fields, seen = form.head._asdict(), _seen(outputs, needed)
     return PublishedDetector(f"{form.description}{words}", content, fields, _is_suppressed(form), form.name, seen)
+
+
+def _forms(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> list[Form]:
+    return forms(outputs, needed.size, needed.classes, needed.keypoints, with_masks=needed.has_masks)
 
 
 def _fixed_onnx(path: Path, size: Sequence[int]) -> tuple[bytes | None, bool]:
@@ -243,7 +256,7 @@ def _with_output_shapes(content: bytes, outputs: Sequence[np.ndarray]) -> bytes:
 def _refuse_other_tasks(facts: dict[str, Any], needed: TaskOutputs) -> None:
     """Raise ModelError if the metadata say that the file is for another task, or has other keypoints."""
     task, shape = facts.get("task"), facts.get("kpt_shape")
-    if isinstance(task, str) and task in OTHER_TASKS and task != FILE_TASKS.get(needed.task):
+    if isinstance(task, str) and task in OTHER_TASKS and task != EXPORTER_TASKS.get(needed.task):
         raise ModelError(f"{OTHER_TASKS[task]} (its metadata say task: {task})")
     if isinstance(shape, list) and shape and isinstance(shape[0], int):
         _check_keypoints(shape[0], needed)
@@ -272,7 +285,7 @@ def _outputs(path: Path, kind: str, needed: TaskOutputs, samples: Iterable[np.nd
 
 def _are_distances(outputs: Sequence[np.ndarray], needed: TaskOutputs) -> bool:
     """Whether the outputs are distances for the points of grids, and logits."""
-    if needed.keypoints:
+    if needed.keypoints or needed.has_masks:
         return False
     try:
         order = box_outputs([each.shape[1:] for each in outputs], needed.classes, needed.size)
@@ -312,7 +325,7 @@ def _refusal(outputs: Sequence[np.ndarray], needed: TaskOutputs, head: str | Non
     """Say what was seen, output by output, and what would help: another name only if there is one."""
     count, points, seen = needed.classes, needed.keypoints, _seen(outputs, needed)
     if head is not None:
-        names = dict.fromkeys(form.name for form in forms(outputs, needed.size, count, points) if form.is_valid)
+        names = dict.fromkeys(form.name for form in _forms(outputs, needed) if form.is_valid)
         if names:
             return f"gives {seen}. These cannot be read as {head!r}, but as {' or '.join(map(repr, names))}"
     advice = "if the network has other classes, name all of them under data.classes, in its order"
@@ -322,6 +335,13 @@ def _refusal(outputs: Sequence[np.ndarray], needed: TaskOutputs, head: str | Non
         return (
             f"gives {seen}. The data have {count} classes and {points} keypoints, for which a known "
             f"head gives one output of {widths} numbers for each box, or finished boxes of {finished}; {advice}"
+        )
+    if needed.has_masks:
+        grid = "×".join(map(str, boxes.grid_shape(needed.size, instance_masks.STRIDE)))
+        return (
+            f"gives {seen}. The data have {count} classes, for which a known head for instance masks gives an output "
+            f"of n prototypes on a grid of {grid} cells, and one of {4 + count} + n numbers for each box, or finished "
+            f"boxes of 6 + n; {advice}"
         )
     has_angle = any(5 + count in each.shape[1:] for each in outputs)
     return (

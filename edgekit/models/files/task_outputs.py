@@ -160,6 +160,11 @@ class TaskOutputs:
         return len(self.head["parts"]) if self.head else MAX_OUTPUTS.get(self.task, 1)
 
     @property
+    def has_masks(self) -> bool:
+        """Whether each box has a mask."""
+        return self.task == "instance_masks"
+
+    @property
     def is_plain(self) -> bool:
         """Whether the answer for a sample is one number for each class or value."""
         return self.task not in IMAGE_TASKS

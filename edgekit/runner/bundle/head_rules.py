@@ -76,6 +76,7 @@ HEAD = {
     "keypoint_scale": Rule(
         lambda value: is_list(value) and len(value) == 2 and all(map(is_number, value)), "must be two numbers"
     ),
+    "coefficients": Rule(lambda value: is_integer(value) and value >= 0, "must be a whole number from 0"),
 }
 REQUIRED = ("size", "classes", "parts", "boxes", "scores")
 NEEDED_PARTS = {"index": {"boxes", "score", "index"}}
@@ -96,6 +97,14 @@ def check_head(head: Any, manifest: Manifest) -> None:
     require(head.get("keypoints", 0) == count, "head.keypoints", head.get("keypoints", 0), f"{count} are named")
     has_part = ("keypoints" in names) == (count > 0)
     require(has_part, "head.parts", sorted(names), f"keypoints belong to the task keypoints; it is {manifest.task}")
+    count, has_masks = head.get("coefficients", 0), manifest.task == "instance_masks"
+    fix = f"the task instance_masks needs them, and no other has them; it is {manifest.task}"
+    require((count > 0) == has_masks, "head.coefficients", count, fix)
+    mask_parts = {"coefficients", "prototypes"} if has_masks else set()
+    fits = names & {"coefficients", "prototypes"} == mask_parts
+    fits = fits and (not has_masks or ["prototypes"] in map(list, head["parts"]))
+    fix = "only instance masks have coefficients, and prototypes as an output of their own"
+    require(fits, "head.parts", sorted(names), fix)
     background = head.get("background")
     has_background = background is None or background <= head["classes"]
     require(has_background, "head.background", background, f"at most {head['classes']} for {head['classes']} classes")

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 TARGETS = ("tflite", "openvino", "onnx")
 TASKS = (
-    "classification", "multi_label", "regression", "anomaly", "detection", "keypoints", "segmentation", "embedding",
-    "raw",
+    "classification", "multi_label", "regression", "anomaly", "detection", "keypoints", "instance_masks",
+    "segmentation", "embedding", "raw",
 )  # fmt: skip
-BOX_TASKS = ("detection", "keypoints")
+BOX_TASKS = ("detection", "keypoints", "instance_masks")
 """Tasks whose answers are boxes."""
 ACTIVATIONS = ("softmax", "sigmoid", "none")
 ACTIVATIONS_OF = {
@@ -257,9 +257,10 @@ def _check_preprocess(manifest: Manifest) -> None:
 def _check_task(manifest: Manifest) -> None:
     """Check that the outputs and labels match the task."""
     task, labels = manifest.task, manifest.labels
-    owners = {"threshold": ("anomaly",), "boxes": BOX_TASKS, "head": BOX_TASKS, "keypoints": BOX_TASKS[1:]}
+    owners = {"threshold": ("anomaly",), "boxes": BOX_TASKS, "head": BOX_TASKS, "keypoints": ("keypoints",)}
     for key, tasks in owners.items():
-        require(task in tasks or getattr(manifest, key) is None, key, getattr(manifest, key), f"a {task} has none")
+        value = getattr(manifest, key)
+        require(task in tasks or value is None, key, value, f"the task {task} has none")
 
     if task in ("raw", "embedding"):
         require(not labels, "labels", labels, f"the outputs of the task {task} have no labels")
@@ -311,9 +312,8 @@ def _check_reconstruction(manifest: Manifest) -> None:
 
 def _check_keypoints(manifest: Manifest) -> int:
     """Check the names of the keypoints and the lines between them, and return the number of output columns."""
-    from edgekit.runner import keypoints
+    from edgekit.runner import boxes, keypoints
 
-    require(manifest.head is not None, "head", None, "the task keypoints needs one")
     check_keys("keypoints", manifest.keypoints, KEYPOINTS)
     values: Any = manifest.keypoints
     check_values("keypoints", values, KEYPOINTS)
@@ -321,7 +321,7 @@ def _check_keypoints(manifest: Manifest) -> int:
     require(_are_unique(names), "keypoints.names", names, "keypoints need names of their own")
     fits = all(0 <= end < len(names) for line in skeleton for end in line)
     require(fits, "keypoints.skeleton", skeleton, f"there are {len(names)} keypoints, counted from 0")
-    return keypoints.FIELDS + keypoints.VALUES * len(names)
+    return boxes.FIELDS + keypoints.VALUES * len(names)
 
 
 def _check_boxes(manifest: Manifest) -> None:
@@ -329,8 +329,11 @@ def _check_boxes(manifest: Manifest) -> None:
     from edgekit.runner import boxes
 
     raw = manifest.raw
-    has_keypoints = manifest.task == "keypoints"
-    columns = _check_keypoints(manifest) if has_keypoints else boxes.BOX_SIDES + len(manifest.labels)
+    columns = boxes.BOX_SIDES + len(manifest.labels)
+    if manifest.task != "detection":
+        require(manifest.head is not None, "head", None, f"the task {manifest.task} needs one")
+        coefficients: Any = (manifest.head or {}).get("coefficients", 0)
+        columns = _check_keypoints(manifest) if manifest.task == "keypoints" else boxes.FIELDS + coefficients
     if manifest.head is not None:
         from edgekit.runner.bundle import head_rules
 

@@ -1,4 +1,4 @@
-"""`predict --coco`: boxes and keypoints of all pictures as COCO results, in a JSON file that is complete or absent."""
+"""`predict --coco`: objects in all pictures as COCO results, in a JSON file that is complete or absent."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgekit.runner import input_path
+from edgekit.runner.bundle.manifest_rules import BOX_TASKS
 from edgekit.runner.errors import InputError
 from edgekit.runner.files import write_atomically
 
@@ -39,7 +40,7 @@ class CocoResults:
     """
 
     def __init__(self, manifest: Manifest, out: str, paths: Sequence[str]) -> None:
-        if manifest.task not in ("detection", "keypoints"):
+        if manifest.task not in BOX_TASKS:
             raise InputError(f"--coco: COCO results hold boxes, but the task of the bundle is {manifest.task}")
         resize = input_path.find_step(manifest.raw.steps, "resize_picture")
         if resize is not None and resize["fit"] == "crop":
@@ -63,7 +64,7 @@ class CocoResults:
     def add(self, path: str, answer: Any) -> None:
         """Add the boxes of a `Detection`, in pixels of the picture. A picture that is named twice counts once.
 
-        Each keypoint becomes x, y and the probability that it is visible.
+        Each keypoint becomes x, y and the probability that it is visible. A mask is run-length encoded.
         """
         self._results[path] = [
             {
@@ -71,7 +72,7 @@ class CocoResults:
                 "category_id": self._categories[each.label],
                 "bbox": _bbox(each.box),
                 "score": each.probability,
-                **_keypoints(each),
+                **_more(each),
             }
             for each in answer.boxes
         ]
@@ -92,9 +93,11 @@ def _bbox(sides: Sequence[float]) -> list[float]:
     return [left, top, max(0.0, right - left), max(0.0, bottom - top)]
 
 
-def _keypoints(box: Any) -> dict[str, list[float]]:
-    points = getattr(box, "keypoints", None)
-    return {"keypoints": [value for point in points.values() for value in point]} if points else {}
+def _more(box: Any) -> dict[str, Any]:
+    """Return what an object has besides its box: keypoints or a mask."""
+    if points := getattr(box, "keypoints", None):
+        return {"keypoints": [value for point in points.values() for value in point]}
+    return {"segmentation": box.to_dict()["segmentation"]} if hasattr(box, "mask_arguments") else {}
 
 
 def _image_id(path: str) -> int | str:

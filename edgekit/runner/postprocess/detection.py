@@ -23,6 +23,10 @@ class DetectedBox:
     probability: float
     box: tuple[float, float, float, float]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the box as a dict for JSON."""
+        return {**vars(self), "box": list(self.box)}
+
     def describe(self) -> str:
         """Return the sides of the box in words."""
         left, top, right, bottom = self.box
@@ -38,7 +42,7 @@ class Detection:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as a dict for JSON."""
-        return {"boxes": [{**vars(each), "box": list(each.box)} for each in self.boxes], "timing_ms": self.timing_ms}
+        return {"boxes": [each.to_dict() for each in self.boxes], "timing_ms": self.timing_ms}
 
     def lines(self) -> list[str]:
         """Return the answer as lines of text. The first line is printed after the name of the input."""

@@ -236,9 +236,16 @@ def write_examples(out: Path, data: Data, answers: Mapping[str, np.ndarray], shi
         x=data.validation.x[indices],
         labels=data.validation.y[indices],
         variants=np.array(names),
-        answers=np.stack([answers[name][indices] for name in names]),
+        answers=_stacked([answers[name][indices] for name in names]),
         **({"skeleton": np.array(data.keypoints.skeleton, np.int64).reshape(-1, 2)} if data.keypoints else {}),
     )
+
+
+def _stacked(answers: Sequence[np.ndarray]) -> np.ndarray:
+    """Stack the answers of variants. Those that are shorter, which instance masks may be, end with more -1."""
+    longest = max(each.shape[1] for each in answers)
+    missing = [[(0, 0), (0, longest - each.shape[1]), *[(0, 0)] * (each.ndim - 2)] for each in answers]
+    return np.stack([np.pad(each, widths, constant_values=-1) for each, widths in zip(answers, missing, strict=True)])
 
 
 def choose_examples(closeness: np.ndarray, count: int = EXAMPLE_COUNT) -> list[int]:

@@ -32,6 +32,7 @@ ANSWER_ATTRIBUTES = {
     "anomaly": "is_anomaly",
     "detection": "boxes",
     "keypoints": "boxes",
+    "instance_masks": "boxes",
     "segmentation": "shares",
     "embedding": "embedding",
     "raw": "output",
@@ -209,6 +210,8 @@ def _describe_output(manifest: Manifest) -> str:
     if manifest.keypoints is not None:
         points = ", ".join(manifest.keypoints["names"])
         return f"boxes of {', '.join(manifest.labels)}, each with its probability, and in pixels the keypoints {points}"
+    if manifest.task == "instance_masks":
+        return f"boxes of {', '.join(manifest.labels)}, each with its probability and the mask of its object"
     if manifest.task == "segmentation":
         return f"for each pixel one of {', '.join(manifest.labels)}"
     if manifest.task == "regression":

@@ -39,6 +39,7 @@ ACTIVATIONS = {
     "anomaly": "none",
     "detection": "sigmoid",
     "keypoints": "sigmoid",
+    "instance_masks": "sigmoid",
     "segmentation": "none",
     "embedding": "none",
 }

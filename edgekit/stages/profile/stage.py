@@ -75,7 +75,10 @@ def describe(spec: store.ModelSpec) -> str:
         else next((name for name, applies in output_kinds.items() if applies), "logits")
     )
     cost = f", {source.parameters:,} parameters, {source.macs / 1e6:.1f} M multiply-adds" if source.parameters else ""
-    prefixes = {"detection": "boxes and ", "keypoints": "boxes, keypoints and ", "segmentation": "a grid of "}
+    prefixes = {
+        "detection": "boxes and ", "keypoints": "boxes, keypoints and ", "instance_masks": "boxes, masks and ",
+        "segmentation": "a grid of ",
+    }  # fmt: skip
     prefix = prefixes.get(spec.task, "")
     outputs = (
         f"{spec.num_classes} {kind}" if spec.task == "regression" else f"{prefix}{kind} of {spec.num_classes} classes"

@@ -18,7 +18,7 @@ from edgekit.core import subprocesses
 from edgekit.core.config import available_cores
 from edgekit.core.errors import ConfigError, EdgekitError, ModelError, ResourceError
 from edgekit.core.progress import step
-from edgekit.core.tasks import Task
+from edgekit.core.tasks import BOX_TASKS, Task
 from edgekit.models.files import detect
 from edgekit.runner.errors import InputError
 from edgekit.runner.preprocess import steps
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from edgekit.models.files.interface import Tensors
 
-SUPPORTED_TASKS: tuple[Task, ...] = ("classification", "regression", "detection", "keypoints", "segmentation")
+SUPPORTED_TASKS: tuple[Task, ...] = ("classification", "regression", *BOX_TASKS, "segmentation")
 """Tasks for which a model file can be used."""
 LIBRARIES = ("ai-edge-litert", "keras", "onnxruntime", "openvino", "tensorflow")
 """Libraries that may run a model file."""

@@ -15,6 +15,7 @@ from edgekit.core.errors import DataError
 from edgekit.core.tasks import TASKS, anomaly, classification, multi_label, regression
 
 from . import test_detection as made_boxes
+from . import test_instance_masks as made_instances
 from . import test_keypoints as made_poses
 from . import test_segmentation as made_masks
 
@@ -47,6 +48,11 @@ def drawn(task: str, noise: float, seed: int = 1) -> dict[str, np.ndarray | None
         y = made_poses.labels(SAMPLES, seed, most=4)
         shape = np.broadcast_to(np.float32(0), (SAMPLES, 3, made_poses.HEIGHT, made_poses.WIDTH))
         return {"y": y, "outputs": made_poses.answered(y, noise, seed), "inputs": shape}
+    if task == "instance_masks":
+        y = made_instances.labels(SAMPLES, seed, most=4)
+        return {
+            "y": y, "outputs": made_instances.answered(y, noise, seed), "inputs": made_instances.shape(SAMPLES)
+        }  # fmt: skip
     if task == "segmentation":
         y = made_masks.labels(SAMPLES, seed)
         return {"y": y, "outputs": made_masks.answered(y, noise, seed), "inputs": None}
@@ -65,6 +71,7 @@ def test_every_file_is_a_task_and_offers_all_that_is_promised() -> None:
         "labels",
         "accuracy_drop",
         "box_matches",
+        "object_matches",
     }
     for task in TASKS:
         assert not OFFERED - set(vars(tasks.load_task(task)))
@@ -133,6 +140,8 @@ def other(task: str, seed: int) -> dict[str, np.ndarray | None]:
         return {**found, "outputs": made_boxes.answered(np.asarray(found["y"]), 0.5, seed + 1000)}
     if task == "keypoints":
         return {**found, "outputs": made_poses.answered(np.asarray(found["y"]), 0.5, seed + 1000)}
+    if task == "instance_masks":
+        return {**found, "outputs": made_instances.answered(np.asarray(found["y"]), 0.5, seed + 1000)}
     if task == "segmentation":
         return {**found, "outputs": made_masks.answered(np.asarray(found["y"]), 0.5, seed + 1000)}
     random = np.random.default_rng([seed, 8])
@@ -306,6 +315,7 @@ OF_EACH = {
     "anomaly": ("normal", "anomaly"),
     "detection": ("a", "b", "c"),
     "keypoints": made_poses.NAMES,
+    "instance_masks": made_instances.NAMES,
     "segmentation": made_masks.NAMES,
     "embedding": ("a", "b", "c", "d"),
 }

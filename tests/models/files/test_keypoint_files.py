@@ -134,8 +134,8 @@ def test_another_number_of_keypoints_or_classes_is_refused(classes: int, count: 
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({"task": "detect"}, "predicts boxes without keypoints; use data with boxes and task: detection"),
-        ({"task": "segment"}, "masks of instances, which edgekit can neither evaluate nor draw"),
+        ({"task": "detect"}, "predicts boxes alone; use data with boxes and task: detection"),
+        ({"task": "segment"}, "predicts masks of instances; use data that have them"),
         ({"task": "obb"}, "labels, accuracy and suppression are missing in edgekit for them"),
         ({"task": "pose", "kpt_shape": "[17, 3]"}, "predicts 17 keypoints, but the data have 5"),
     ],

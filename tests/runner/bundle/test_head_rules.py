@@ -142,7 +142,7 @@ def test_boxes_of_cells_need_cells(code: str) -> None:
 def test_only_detections_have_heads() -> None:
     classifier = Made("onnx", {"model.onnx": b"model"}, NCHW, SCORES, 1e-4)
     text = manifest_json.to_json(manifest_for(classifier, members=MEMBERS, head=PLAIN))
-    with pytest.raises(BundleError, match="head: .*a classification has none"):
+    with pytest.raises(BundleError, match="head: .*the task classification has none"):
         manifest_json.parse(text)
 
 
