@@ -18,7 +18,6 @@ BIN = ROOT / "build" / "bare" / "bin"
 FOLDERS = ("/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/")
 OLDER_KERNELS = {
     "avx512": {
-        "ONEDNN_MAX_CPU_ISA": "AVX2",
         "ATEN_CPU_CAPABILITY": "avx2",
         "OPENBLAS_CORETYPE": "Haswell",
         "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import sys
 import tempfile
 import warnings
 import zipfile
@@ -137,12 +138,35 @@ def openvino(path: Path, names: Sequence[str] = ()) -> Any:
 
     model = _read(path)
     shapes = [list(shape) for shape in _single_sample_shapes(model)]
-    # by default the weights stay in TensorFlow's memory, which is freed together with the Keras model
-    converted = ov.convert_model(model, input=shapes if len(shapes) > 1 else shapes[0], share_weights=False)
+    if sys.version_info >= (3, 13):
+        converted = _from_saved_model(model, shapes)
+    else:
+        # by default the weights stay in TensorFlow's memory, which is freed together with the Keras model
+        converted = ov.convert_model(model, input=shapes if len(shapes) > 1 else shapes[0], share_weights=False)
     if len(shapes) > 1:
         for port, source in zip(converted.inputs, model.inputs, strict=True):
             port.get_tensor().set_names({source.name})
     return converted
+
+
+def _from_saved_model(model: Any, shapes: Sequence[Sequence[int]]) -> Any:
+    """Convert a Keras model by way of a SavedModel.
+
+    OpenVINO cannot take a Keras model itself on Python 3.13, because its `exec("del tensorflow")` does not see what an
+    earlier `exec` has bound there (PEP 667).
+    """
+    import openvino as ov
+
+    tf = _tensorflow()
+    module = tf.Module()
+    module.model = model  # keeps the variables
+    with tempfile.TemporaryDirectory(prefix="edgekit-keras-") as folder:
+        tf.saved_model.save(module, folder, signatures=_graph(tf, model, shapes))
+        converted = ov.convert_model(folder)
+    if len(shapes) == 1:
+        return converted
+    ports = [converted.input(each.name) for each in model.inputs]  # they are sorted by name in a SavedModel
+    return ov.Model(converted.outputs, [port.get_node() for port in ports])
 
 
 def _configure(tf: Any, threads: int) -> None:

@@ -7,6 +7,7 @@ names of inner layers are finally replaced by numbers (`slim_xml`).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -98,8 +99,6 @@ def convert(
 
 def _from_torch(model_folder: Path, nncf_folder: Path | None) -> tuple[Any, tuple[int, ...], tuple[str, ...]]:
     """Return the converted network, the shape of its samples, and the names of its inputs in its own order."""
-    import openvino
-
     from edgekit.models import store
     from edgekit.models.reparameterize import deployment_network
     from edgekit.models.several_inputs import export_inputs
@@ -116,7 +115,23 @@ def _from_torch(model_folder: Path, nncf_folder: Path | None) -> tuple[Any, tupl
     shapes = [list(each.shape) for each in arguments]
     example, shape = (arguments, shapes) if len(arguments) > 1 else (arguments[0], shapes[0])
     with plain_attention():
-        return openvino.convert_model(network, example_input=example, input=shape), spec.input_shape, names
+        return _convert_network(network, example, shape), spec.input_shape, names
+
+
+def _convert_network(network: Any, example: Any, shape: Any) -> Any:
+    """Convert a PyTorch network to an `openvino.Model`.
+
+    TensorFlow is hidden meanwhile, because OpenVINO first asks it, if it is imported, whether the network is one of its
+    own. On Python 3.13 that fails: `exec("del tensorflow")` does not see what an earlier `exec` has bound (PEP 667).
+    """
+    import openvino
+
+    tensorflow = sys.modules.pop("tensorflow", None)
+    try:
+        return openvino.convert_model(network, example_input=example, input=shape)
+    finally:
+        if tensorflow is not None:
+            sys.modules["tensorflow"] = tensorflow
 
 
 def _quantize(
@@ -240,7 +255,7 @@ def write_step(step: NetworkStep, out: Path) -> list[Path]:
     import openvino
 
     example = step.example
-    model = openvino.convert_model(step.network, example_input=example, input=[list(each.shape) for each in example])
+    model = _convert_network(step.network, example, [list(each.shape) for each in example])
     name_layers(model)
     for ports, names in ((model.inputs, step.inputs), (model.outputs, step.outputs)):
         for port, name in zip(ports, names, strict=True):
