@@ -13,6 +13,7 @@ boxes. As in COCO's own code, crowds do not count, and neither do predictions th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -140,19 +141,12 @@ def decode(outputs: np.ndarray, size: tuple[int, int], min_logit: float = -np.in
         found, coefficients, prototypes = decoder(each)
         likely = found.logits >= min_logit
         boxes = Boxes(*(part[likely] for part in found))
-        masks = _MaskReader(boxes.sides.tolist(), coefficients[likely], prototypes)
-        yield Instances(boxes, masks)
+        yield Instances(boxes, partial(_mask, boxes.sides.tolist(), coefficients[likely], prototypes))
 
 
-class _MaskReader(NamedTuple):
-    """Computes the masks of a picture's objects."""
-
-    sides: list[list[float]]
-    coefficients: np.ndarray
-    prototypes: np.ndarray
-
-    def __call__(self, index: int) -> Mask:
-        return object_mask(self.coefficients[index], self.prototypes, self.sides[index])
+def _mask(sides: list[list[float]], coefficients: np.ndarray, prototypes: np.ndarray, index: int) -> Mask:
+    """Return the mask of one of a picture's objects."""
+    return object_mask(coefficients[index], prototypes, sides[index])
 
 
 def match_masks(instances: Instances, labels: Labels) -> np.ndarray:

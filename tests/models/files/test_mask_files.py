@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from ai_edge_litert.interpreter import Interpreter
 from torch.nn import functional
 
 from edgekit.core.errors import ModelError
@@ -32,9 +33,8 @@ def read(content: bytes, folder: Path, classes: int = 3, task: Any = "instance_m
     return published_detector.read(folder / "net.onnx", "onnx", for_task(task, classes, (*SIZE, 3)))
 
 
-def decoded(content: bytes, head: dict[str, Any], image: np.ndarray) -> tuple[np.ndarray, ...]:
+def decoded(outputs: list[np.ndarray], head: dict[str, Any]) -> tuple[np.ndarray, ...]:
     """What a device reads, without suppression: sides, classes, probabilities and masks (objects, 64, 96)."""
-    outputs = run(content, image)
     rows = HeadDecoder(head, [each.shape[1:] for each in outputs])(output_vector.join(outputs))[0]
     boxes, coefficients, prototypes = Decoder(SIZE, len(rows), BoxOptions(LEAST, 1.0, 1000))(rows)
     masks = np.zeros((len(boxes.sides), *SIZE), bool)
@@ -86,7 +86,7 @@ def test_a_head_is_recognised_and_cut_and_its_masks_stay(family: Family, tmp_pat
     assert all(word in detector.decoding for word in family.words), detector.decoding
     assert detector.is_suppressed == family.is_suppressed and detector.head["coefficients"] == COUNT
     for image in images(2):
-        answer, expected = decoded(detector.content, detector.head, image), run(content, image)
+        answer, expected = decoded(run(detector.content, image), detector.head), run(content, image)
         check_same(answer, family.decode(expected), all_given=not family.is_suppressed)
 
 
@@ -112,7 +112,24 @@ def test_outputs_that_are_not_cut_are_converted_whole(family: Family) -> None:
     content = exported(family.build)
     [form, *_] = published_detector.forms(run(content, images(1)[0]), SIZE, 3, with_masks=True)
     image = images(2)[1]
-    check_same(decoded(content, form.head._asdict(), image), family.decode(run(content, image)))
+    check_same(decoded(run(content, image), form.head._asdict()), family.decode(run(content, image)))
+
+
+def test_a_tflite_file_keeps_its_outputs_with_the_channels_of_the_prototypes_last(tmp_path: Path) -> None:
+    litert_torch = pytest.importorskip("litert_torch")
+    family, path = FAMILIES[1], tmp_path / "net.tflite"
+    litert_torch.convert(family.build().eval(), (torch.zeros(1, 3, *SIZE),)).export(str(path))
+    samples = images(2).transpose(0, 2, 3, 1)
+    detector, *_ = published_detector.readings(path, "tflite", for_task("instance_masks", 3, (*SIZE, 3)), samples)
+    assert detector.content is None and detector.head is not None and detector.head["normalized"]
+    interpreter = Interpreter(str(path))
+    interpreter.allocate_tensors()
+    for image in images(2):
+        interpreter.set_tensor(interpreter.get_input_details()[0]["index"], image[None])
+        interpreter.invoke()
+        outputs = [interpreter.get_tensor(each["index"]) for each in interpreter.get_output_details()]
+        assert [each.shape for each in outputs] == [(1, 39, mask_heads.POINTS), (1, *GRID, COUNT)]
+        check_same(decoded(outputs, detector.head), family.decode(run(exported(family.build), image)))
 
 
 def test_the_newer_exporter_of_pytorch_gives_files_that_are_cut(tmp_path: Path) -> None:
@@ -121,7 +138,7 @@ def test_the_newer_exporter_of_pytorch_gives_files_that_are_cut(tmp_path: Path) 
     detector = read(content, tmp_path)
     assert detector is not None and detector.content is not None and detector.head is not None
     image = images(1)[0]
-    check_same(decoded(detector.content, detector.head, image), family.decode(run(content, image)))
+    check_same(decoded(run(detector.content, image), detector.head), family.decode(run(content, image)))
 
 
 def test_another_number_of_classes_is_refused(tmp_path: Path) -> None:
