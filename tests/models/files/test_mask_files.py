@@ -85,6 +85,9 @@ def test_a_head_is_recognised_and_cut_and_its_masks_stay(family: Family, tmp_pat
     assert detector is not None and detector.head is not None and detector.content is not None
     assert all(word in detector.decoding for word in family.words), detector.decoding
     assert detector.is_suppressed == family.is_suppressed and detector.head["coefficients"] == COUNT
+    task, samples = for_task("instance_masks", 3, (*SIZE, 3)), images(3).transpose(0, 2, 3, 1)
+    [on_samples] = published_detector.readings(tmp_path / "net.onnx", "onnx", task, samples)
+    assert on_samples.content == detector.content
     for image in images(2):
         answer, expected = decoded(run(detector.content, image), detector.head), run(content, image)
         check_same(answer, family.decode(expected), all_given=not family.is_suppressed)
