@@ -192,10 +192,21 @@ def _extent(pixels: np.ndarray) -> tuple[int, int, int, int]:
 
 
 def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """Return which samples have nearly the same confident objects in both answers."""
+    """Return which samples have nearly the same confident objects in both answers.
+
+    Objects whose masks have no pixel are left out.
+    """
     size = picture_size(inputs)
-    pairs = zip(decode(reference, size, MIN_LOGIT), decode(outputs, size, MIN_LOGIT), strict=True)
+    answers = (map(_with_pixels, decode(each, size, MIN_LOGIT)) for each in (reference, outputs))
+    pairs = zip(*answers, strict=True)
     return np.array([_shared(other, _as_labels(one, size)) >= MIN_SHARED_BOXES for one, other in pairs])
+
+
+def _with_pixels(instances: Instances) -> Instances:
+    """Return the objects whose masks have a pixel."""
+    every = range(len(instances.boxes.logits))
+    kept = np.array([index for index in every if instances.mask(index).pixels.any()], dtype=np.int64)
+    return Instances(Boxes(*(part[kept] for part in instances.boxes)), lambda index: instances.mask(int(kept[index])))
 
 
 def best_probability(outputs: np.ndarray, y: np.ndarray) -> float:
