@@ -50,7 +50,7 @@ def normalize_pools(pools: Pools, task: Task = "classification", classes: tuple[
     if task == "keypoints" and pools.keypoints is None:
         count = task_module.keypoint_count(splits["train"].y)
         pools = replace(pools, keypoints=Keypoints(tuple(map(str, range(count)))))
-    if task == "anomaly":  # the splits are incomplete: anomalies are added to them later, when samples are divided
+    if task == "anomaly":  # checked later, because validation and test may still get anomalies
         return replace(pools.with_splits(splits), classes=task_module.NAMES)
     for name, split in splits.items():
         if classes is None:

@@ -172,8 +172,8 @@ def _excesses(nearest: NearestMiss, budget: BudgetLimits) -> list[str]:
 
 
 ADVICE_IF_SEEN = {
-    "baseline": "If so, the accuracy drops on validation look larger than they are. Because the budget limits the "
-    "drops on validation, good variants may be rejected: set data.validation_from to test, or give validation samples "
+    "baseline": "If so, the drops in accuracy look larger on validation than they are. Because the budget limits "
+    "these drops, good variants may be rejected: set data.validation_from to test, or give validation samples "
     "that the model has not seen",
     "teacher": "It was chosen for an accuracy that it does not have: set data.validation_from to test, or name another "
     "teacher",

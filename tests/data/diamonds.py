@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from tests.data import posed
+
 SIZE = (96, 64)
 """Width and height of a picture."""
 CLASSES = ("gem", "kite")
@@ -76,29 +78,18 @@ def pictures(count: int, seed: int = 0, *, fixed: bool = False) -> list[Shown]:
 
 
 def coco(home: Path, made: list[Shown]) -> None:
-    """One JSON file and one folder of pictures for each split, with a polygon for each diamond."""
-    (home / "annotations").mkdir(parents=True, exist_ok=True)
-    for split in ("train", "test"):
-        mine = [each for each in made if each.split == split]
-        (home / f"{split}2017").mkdir(exist_ok=True)
-        for each in mine:
-            Image.fromarray(each.pixels).save(home / f"{split}2017" / f"{each.name}.png")
-        numbered = [(number, diamond) for number, each in enumerate(mine, 10) for diamond in each.diamonds]
-        values = {
-            "images": [
-                {"id": number, "file_name": f"{each.name}.png", "width": SIZE[0], "height": SIZE[1]}
-                for number, each in enumerate(mine, 10)
-            ],
-            "categories": [{"id": 3 + kind, "name": name} for kind, name in enumerate(CLASSES)],
-            "annotations": [
-                {"id": place, "image_id": number, "category_id": 3 + diamond.kind, "iscrowd": 0,
-                 "bbox": [left, top, right - left, bottom - top], "area": (right - left) * (bottom - top) / 2,
-                 "segmentation": [diamond.corners.ravel().tolist()]}
-                for place, (number, diamond) in enumerate(numbered)
-                for left, top, right, bottom in [diamond.box]
-            ],
-        }  # fmt: skip
-        (home / "annotations" / f"instances_{split}2017.json").write_text(json.dumps(values))
+    """COCO's instances, with a polygon for each diamond."""
+    categories = [{"id": 3 + kind, "name": name} for kind, name in enumerate(CLASSES)]
+
+    def annotate(each: Shown) -> list[dict[str, Any]]:
+        return [
+            {"category_id": 3 + diamond.kind, "bbox": [left, top, right - left, bottom - top],
+             "area": (right - left) * (bottom - top) / 2, "segmentation": [diamond.corners.ravel().tolist()]}
+            for diamond in each.diamonds
+            for left, top, right, bottom in [diamond.box]
+        ]  # fmt: skip
+
+    posed.write_coco(home, "instances", made, categories, annotate)
 
 
 def edit_coco(home: Path, change: Callable[[dict[str, Any]], None]) -> None:

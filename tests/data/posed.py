@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -78,34 +79,52 @@ def pictures(count: int, size: tuple[int, int] = SIZE, seed: int = 0, *, fixed: 
     return made
 
 
-def coco(home: Path, made: list[Posed]) -> None:
-    """One JSON file and one folder of pictures for each split; the skeleton is counted from 1."""
+def write_coco(
+    home: Path,
+    stem: str,
+    made: Sequence[Any],
+    categories: Sequence[dict[str, Any]],
+    annotate: Callable[[Any], Sequence[dict[str, Any]]],
+) -> None:
+    """One JSON file and one folder of pictures for each split.
+
+    `annotate` returns what an annotation of each object of a picture has besides its number and that of its picture.
+    """
     (home / "annotations").mkdir(parents=True, exist_ok=True)
     for split in ("train", "test"):
         mine = [each for each in made if each.split == split]
         (home / f"{split}2017").mkdir(exist_ok=True)
         for each in mine:
             Image.fromarray(each.pixels).save(home / f"{split}2017" / f"{each.name}.png")
-        numbered = [(number, cross) for number, each in enumerate(mine, 10) for cross in each.crosses]
+        objects = [{"image_id": number, "iscrowd": 0, **values}
+                   for number, each in enumerate(mine, 10) for values in annotate(each)]  # fmt: skip
         values = {
             "images": [
                 {"id": number, "file_name": f"{each.name}.png", "width": each.pixels.shape[1],
                  "height": each.pixels.shape[0]}
                 for number, each in enumerate(mine, 10)
             ],
-            "categories": [
-                {"id": 3, "name": CLASSES[0], "keypoints": list(NAMES),
-                 "skeleton": [[start + 1, end + 1] for start, end in SKELETON]}
-            ],
-            "annotations": [
-                {"id": place, "image_id": number, "category_id": 3, "iscrowd": 0,
-                 "bbox": [left, top, right - left, bottom - top], "area": 0.4 * (right - left) * (bottom - top),
-                 "keypoints": cross.points.ravel().tolist(), "num_keypoints": len(NAMES)}
-                for place, (number, cross) in enumerate(numbered)
-                for left, top, right, bottom in [cross.box]
-            ],
+            "categories": categories,
+            "annotations": [{"id": place, **each} for place, each in enumerate(objects)],
         }  # fmt: skip
-        (home / "annotations" / f"person_keypoints_{split}2017.json").write_text(json.dumps(values))
+        (home / "annotations" / f"{stem}_{split}2017.json").write_text(json.dumps(values))
+
+
+def coco(home: Path, made: list[Posed]) -> None:
+    """COCO's person keypoints; the skeleton is counted from 1."""
+    category = {"id": 3, "name": CLASSES[0], "keypoints": list(NAMES),
+                "skeleton": [[start + 1, end + 1] for start, end in SKELETON]}  # fmt: skip
+
+    def annotate(each: Posed) -> list[dict[str, Any]]:
+        return [
+            {"category_id": 3, "bbox": [left, top, right - left, bottom - top],
+             "area": 0.4 * (right - left) * (bottom - top), "keypoints": cross.points.ravel().tolist(),
+             "num_keypoints": len(NAMES)}
+            for cross in each.crosses
+            for left, top, right, bottom in [cross.box]
+        ]  # fmt: skip
+
+    write_coco(home, "person_keypoints", made, [category], annotate)
 
 
 def yolo(home: Path, made: list[Posed], columns: int = 3, more: str = f"kpt_names: {{0: {list(NAMES)}}}\n") -> None:

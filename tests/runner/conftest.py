@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from edgekit.runner import bundle, telemetry
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
@@ -208,3 +209,10 @@ def bundles(made: Mapping[str, Made], tmp_path_factory: pytest.TempPathFactory) 
 def shared() -> Path:
     """The folder of real data and models."""
     return requirements.data()
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Path:
+    """A picture of twice the width of samples of 64×48 pixels, so that there are bars above and below."""
+    Image.new("RGB", (128, 64), (40, 40, 40)).save(tmp_path / "12.png")
+    return tmp_path / "12.png"

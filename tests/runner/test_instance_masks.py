@@ -101,13 +101,6 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("packed"), raw=raw)
 
 
-@pytest.fixture
-def picture(tmp_path: Path) -> Path:
-    """Twice as large as the sample, and wider, so that there are bars above and below."""
-    Image.new("RGB", (128, 64), (40, 40, 40)).save(tmp_path / "12.png")
-    return tmp_path / "12.png"
-
-
 def expected_masks() -> list[np.ndarray]:
     """The masks in the picture: the left half of the box of the first object, and the whole box of the second.
 

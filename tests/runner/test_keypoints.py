@@ -99,13 +99,6 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("packed"), raw=raw)
 
 
-@pytest.fixture
-def picture(tmp_path: Path) -> Path:
-    """Twice as large as the sample, and wider, so that there are bars above and below."""
-    Image.new("RGB", (128, 64), (40, 40, 40)).save(tmp_path / "12.png")
-    return tmp_path / "12.png"
-
-
 def points_of(point: int) -> np.ndarray:
     """x, y and probability of the keypoints at a point of the first grid, in pixels of the sample."""
     centre = np.array([point % 8 + 0.5, point // 8 + 0.5]) * 8

@@ -14,7 +14,7 @@ from edgekit.cli.init.config import ConfigDraft, to_yaml
 from edgekit.cli.init.inspection import Findings
 from edgekit.cli.init.sizes import SplitSizes
 from edgekit.core.errors import ConfigError, DataError
-from edgekit.core.tasks import FILE_TASKS, Task, anomaly
+from edgekit.core.tasks import Task, anomaly
 from edgekit.data import Data, supported_tasks
 from edgekit.data import load as load_data
 from edgekit.data.splits import calibration_size
@@ -113,7 +113,9 @@ EXPECTED_LABELS = {
     "embedding": "integers, one per sample: its class or identity, from 0",
 }
 CLASS_TASKS = ("classification", "embedding", "anomaly")
-ANNOTATION_SOURCES = {"detection": "boxes", **dict(zip(FILE_TASKS, FILE_TASKS, strict=True)), "segmentation": "masks"}
+ANNOTATION_SOURCES = {
+    "detection": "boxes", "keypoints": "keypoints", "instance_masks": "instance_masks", "segmentation": "masks",
+}  # fmt: skip
 """Tasks with a data source of their own."""
 
 

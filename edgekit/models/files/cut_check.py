@@ -26,12 +26,12 @@ MAX_COMPARED = 50
 """The boxes of a picture that are compared, the most probable ones."""
 CELLS = 16
 """The cells in which the masks of a picture are compared, spread evenly over it."""
-Kept = Literal["all", "best", "some"]
+KeptBoxes = Literal["all", "best", "some"]
 File = tuple[bytes, "dict[str, Any] | None"]
 """An ONNX file for a batch of one image, channels first, and the head by which its outputs are read."""
 
 
-def agrees(whole: File, cut: File, needed: TaskOutputs, images: Iterable[np.ndarray], keeps: Kept) -> bool:
+def agrees(whole: File, cut: File, needed: TaskOutputs, images: Iterable[np.ndarray], keeps: KeptBoxes) -> bool:
     """Whether a cut file gives the boxes of the whole one for images (height, width, channels).
 
     `keeps` says which boxes of the cut file the whole one has: all, the most probable ones, or, if it suppresses boxes,

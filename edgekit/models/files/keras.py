@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import sys
 import tempfile
 import warnings
 import zipfile
@@ -133,37 +132,20 @@ def _erfc(graph: Any, node: Any, name: str, arguments: Any) -> None:
 
 
 def openvino(path: Path, names: Sequence[str] = ()) -> Any:
-    """Convert the model to an `openvino.Model` for a batch of one."""
-    import openvino as ov
-
-    model = _read(path)
-    shapes = [list(shape) for shape in _single_sample_shapes(model)]
-    if sys.version_info >= (3, 13):
-        converted = _from_saved_model(model, shapes)
-    else:
-        # by default the weights stay in TensorFlow's memory, which is freed together with the Keras model
-        converted = ov.convert_model(model, input=shapes if len(shapes) > 1 else shapes[0], share_weights=False)
-    if len(shapes) > 1:
-        for port, source in zip(converted.inputs, model.inputs, strict=True):
-            port.get_tensor().set_names({source.name})
-    return converted
-
-
-def _from_saved_model(model: Any, shapes: Sequence[Sequence[int]]) -> Any:
-    """Convert a Keras model by way of a SavedModel.
+    """Convert the model to an `openvino.Model` for a batch of one, by way of a SavedModel.
 
     OpenVINO cannot take a Keras model itself on Python 3.13, because its `exec("del tensorflow")` does not see what an
     earlier `exec` has bound there (PEP 667).
     """
     import openvino as ov
 
-    tf = _tensorflow()
+    tf, model = _tensorflow(), _read(path)
     module = tf.Module()
     module.model = model  # keeps the variables
     with tempfile.TemporaryDirectory(prefix="edgekit-keras-") as folder:
-        tf.saved_model.save(module, folder, signatures=_graph(tf, model, shapes))
+        tf.saved_model.save(module, folder, signatures=_graph(tf, model, _single_sample_shapes(model)))
         converted = ov.convert_model(folder)
-    if len(shapes) == 1:
+    if len(model.inputs) == 1:
         return converted
     ports = [converted.input(each.name) for each in model.inputs]  # they are sorted by name in a SavedModel
     return ov.Model(converted.outputs, [port.get_node() for port in ports])

@@ -196,7 +196,7 @@ def _without_decoding(
         if (cut := onnx_detector.cut(content, form, tensors)) is not None:
             fields = cut[1]._asdict() if cut[1] else None
             whole = content, form.head._asdict()
-            keeps: cut_check.Kept = "some" if suppresses else "best" if form.is_finished else "all"
+            keeps: cut_check.KeptBoxes = "some" if suppresses else "best" if form.is_finished else "all"
             if not cut_check.agrees(whole, (cut[0], fields), needed, samples, keeps):
                 continue
             one_each = is_suppressed or (form.is_finished and not suppresses)

@@ -209,7 +209,7 @@ def _describe_output(manifest: Manifest) -> str:
         return f"boxes of {', '.join(manifest.labels)}: left, top, right, bottom in pixels, each with its probability"
     if manifest.keypoints is not None:
         points = ", ".join(manifest.keypoints["names"])
-        return f"boxes of {', '.join(manifest.labels)}, each with its probability, and in pixels the keypoints {points}"
+        return f"boxes of {', '.join(manifest.labels)}, each with its probability and its keypoints in pixels: {points}"
     if manifest.task == "instance_masks":
         return f"boxes of {', '.join(manifest.labels)}, each with its probability and the mask of its object"
     if manifest.task == "segmentation":

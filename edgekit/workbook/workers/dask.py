@@ -33,7 +33,7 @@ def open_dask(address: str, folder: Path | None, say: OnLine) -> Iterator[DaskPo
 
 
 class DaskPool:
-    """A pool of the workers that match this machine."""
+    """A pool of the workers whose software and instruction sets are those of this machine; see `SchedulerWorkers`."""
 
     def __init__(self, workers: SchedulerWorkers, say: OnLine) -> None:
         self._workers, self._say = workers, say
@@ -142,8 +142,8 @@ class _JobRun:
     def _avoids(self, number: int, address: str) -> bool:
         """Whether to leave the job to another worker.
 
-        This is so if the worker is not eligible for the job, or if the job has failed on this worker while another
-        eligible worker is left on which the job has not failed.
+        This is so if the worker is not eligible for the job, or if the job has failed on it and there is another
+        eligible worker on which the job has not failed.
         """
         eligible = self._eligible_workers(number)
         return address not in eligible or (

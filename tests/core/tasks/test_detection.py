@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-
 import numpy as np
 import pytest
 
 from edgekit.core import tasks
 from edgekit.core.errors import DataError
 from edgekit.core.tasks import detection
+from tests.core.tasks.coco import average_precisions
 
 WIDTH, HEIGHT, CLASSES = 96, 64, 3
 POINTS = 8 * 12 + 4 * 6
@@ -52,32 +50,17 @@ def answered(y: np.ndarray, noise: float, seed: int = 0) -> np.ndarray:
 
 def cocos(y: np.ndarray, outputs: np.ndarray) -> tuple[float, float]:
     """COCO's own AP over all overlaps, and at a half."""
-    from pycocotools.coco import COCO
-    from pycocotools.cocoeval import COCOeval
-
-    truth, found = COCO(), []
-    boxes = [(number, *row) for number, picture in enumerate(y, 1) for row in picture[1:] if row[0] >= 0]
-    truth.dataset = {
-        "images": [{"id": number} for number in range(1, len(y) + 1)],
-        "categories": [{"id": kind + 1} for kind in range(CLASSES)],
-        "annotations": [
-            {"id": place, "image_id": number, "category_id": int(kind) + 1, "iscrowd": 0,
-             "bbox": [float(a), float(b), float(c) - float(a), float(d) - float(b)],
-             "area": (float(c) - float(a)) * (float(d) - float(b))}
-            for place, (number, kind, a, b, c, d) in enumerate(boxes, 1)
-        ],
-    }  # fmt: skip
+    annotations, found = [], []
+    for number, picture in enumerate(y, 1):
+        for kind, a, b, c, d in picture[1:][picture[1:, 0] >= 0].tolist():
+            annotations.append({"image_id": number, "category_id": int(kind) + 1, "iscrowd": 0,
+                                "bbox": [a, b, c - a, d - b], "area": (c - a) * (d - b)})  # fmt: skip
     for number, each in enumerate(detection.decode_boxes(outputs, (HEIGHT, WIDTH)), 1):
         for (a, b, c, d), logit, kind in zip(each.sides.tolist(), each.logits.tolist(), each.classes, strict=True):
             box = [a, b, max(0.0, c - a), max(0.0, d - b)]
             found.append({"image_id": number, "category_id": int(kind) + 1, "score": logit, "bbox": box})
-    with contextlib.redirect_stdout(io.StringIO()):
-        truth.createIndex()
-        judged = COCOeval(truth, truth.loadRes(found), "bbox")
-        judged.evaluate()
-        judged.accumulate()
-        judged.summarize()
-    return float(judged.stats[0]), float(judged.stats[1])
+    images = [{"id": number} for number in range(1, len(y) + 1)]
+    return average_precisions("bbox", images, CLASSES, annotations, found)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3, 0.8])

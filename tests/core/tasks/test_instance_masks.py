@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-
 import numpy as np
 import pytest
 
@@ -13,6 +10,7 @@ from edgekit.core.errors import DataError
 from edgekit.core.tasks import detection, instance_masks
 from edgekit.runner.boxes import grid_centres
 from edgekit.runner.instance_masks import compressed, run_lengths
+from tests.core.tasks.coco import average_precisions
 
 WIDTH, HEIGHT, CLASSES, COUNT = 96, 64, 2, 6
 GRID = (16, 24)
@@ -82,35 +80,21 @@ def answered(y: np.ndarray, noise: float, seed: int = 0) -> np.ndarray:
 
 def coco_metrics(y: np.ndarray, outputs: np.ndarray) -> tuple[float, float]:
     """AP over all overlaps, and at a half, by COCO's own code."""
-    from pycocotools.coco import COCO
-    from pycocotools.cocoeval import COCOeval
-
-    truth, found = COCO(), []
-    objects = []
+    annotations, found = [], []
     for number, picture in enumerate(y, 1):
         given = instance_masks.read_labels(picture)
-        objects += [(number, row, mask) for row, mask in zip(given.rows.tolist(), given.masks, strict=True)]
-    truth.dataset = {
-        "images": [{"id": number, "width": WIDTH, "height": HEIGHT} for number in range(1, len(y) + 1)],
-        "categories": [{"id": kind + 1} for kind in range(CLASSES)],
-        "annotations": [
-            {"id": place, "image_id": number, "category_id": int(row[0]) + 1, "iscrowd": int(row[5]),
-             "area": int(mask.sum()), "bbox": [row[1], row[2], row[3] - row[1], row[4] - row[2]],
+        annotations += [
+            {"image_id": number, "category_id": int(row[0]) + 1, "iscrowd": int(row[5]), "area": int(mask.sum()),
+             "bbox": [row[1], row[2], row[3] - row[1], row[4] - row[2]],
              "segmentation": {"size": [HEIGHT, WIDTH], "counts": run_lengths(mask)}}
-            for place, (number, row, mask) in enumerate(objects, 1)
-        ],
-    }  # fmt: skip
+            for row, mask in zip(given.rows.tolist(), given.masks, strict=True)
+        ]  # fmt: skip
     for number, (boxes, mask_of) in enumerate(instance_masks.decode(outputs, (HEIGHT, WIDTH)), 1):
         for index, (logit, kind) in enumerate(zip(boxes.logits.tolist(), boxes.classes.tolist(), strict=True)):
             encoded = compressed(mask_of(index).in_picture((HEIGHT, WIDTH)))
             found.append({"image_id": number, "category_id": kind + 1, "score": logit, "segmentation": encoded})
-    with contextlib.redirect_stdout(io.StringIO()):
-        truth.createIndex()
-        evaluation = COCOeval(truth, truth.loadRes(found), "segm")
-        evaluation.evaluate()
-        evaluation.accumulate()
-        evaluation.summarize()
-    return float(evaluation.stats[0]), float(evaluation.stats[1])
+    images = [{"id": number, "width": WIDTH, "height": HEIGHT} for number in range(1, len(y) + 1)]
+    return average_precisions("segm", images, CLASSES, annotations, found)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3, 0.6])

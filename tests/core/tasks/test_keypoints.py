@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-
 import numpy as np
 import pytest
 
@@ -12,6 +9,7 @@ from edgekit.core import tasks
 from edgekit.core.errors import DataError
 from edgekit.core.tasks import keypoints
 from edgekit.runner.boxes import grid_centres
+from tests.core.tasks.coco import average_precisions
 
 WIDTH, HEIGHT, CLASSES = 160, 96, 2
 POINTS = 12 * 20 + 6 * 10
@@ -71,33 +69,21 @@ def answered(y: np.ndarray, noise: float, seed: int = 0) -> np.ndarray:
 
 def coco_metrics(y: np.ndarray, outputs: np.ndarray) -> tuple[float, float]:
     """AP over all similarities, and at a half, by COCO's own code."""
-    from pycocotools.coco import COCO
-    from pycocotools.cocoeval import COCOeval
-
-    truth, found = COCO(), []
     objects = [(number, row) for number, picture in enumerate(y, 1) for row in picture[1:].tolist() if row[0] >= 0]
-    truth.dataset = {
-        "images": [{"id": number} for number in range(1, len(y) + 1)],
-        "categories": [{"id": kind + 1} for kind in range(CLASSES)],
-        "annotations": [
-            {"id": place, "image_id": number, "category_id": int(row[0]) + 1, "iscrowd": int(row[6]),
-             "bbox": [row[1], row[2], row[3] - row[1], row[4] - row[2]], "area": row[5], "keypoints": row[7:],
-             "num_keypoints": sum(seen > 0 for seen in row[9::3])}
-            for place, (number, row) in enumerate(objects, 1)
-        ],
-    }  # fmt: skip
+    annotations = [
+        {"image_id": number, "category_id": int(row[0]) + 1, "iscrowd": int(row[6]),
+         "bbox": [row[1], row[2], row[3] - row[1], row[4] - row[2]], "area": row[5], "keypoints": row[7:],
+         "num_keypoints": sum(seen > 0 for seen in row[9::3])}
+        for number, row in objects
+    ]  # fmt: skip
+    found = []
     for number, (boxes, points) in enumerate(keypoints.decode(outputs, (HEIGHT, WIDTH)), 1):
         for logit, kind, values in zip(boxes.logits.tolist(), boxes.classes.tolist(), points, strict=True):
             flat = [float(value) for value in values.ravel()]
             found.append({"image_id": number, "category_id": kind + 1, "score": logit, "keypoints": flat})
-    with contextlib.redirect_stdout(io.StringIO()):
-        truth.createIndex()
-        evaluation = COCOeval(truth, truth.loadRes(found), "keypoints")
-        evaluation.params.kpt_oks_sigmas = keypoints.deviations((y.shape[2] - 7) // 3)
-        evaluation.evaluate()
-        evaluation.accumulate()
-        evaluation.summarize()
-    return float(evaluation.stats[0]), float(evaluation.stats[1])
+    images = [{"id": number} for number in range(1, len(y) + 1)]
+    deviations = keypoints.deviations((y.shape[2] - 7) // 3)
+    return average_precisions("keypoints", images, CLASSES, annotations, found, deviations)
 
 
 @pytest.mark.parametrize("count", [5, 17])
