@@ -128,7 +128,7 @@ def _finite(name: str, array: np.ndarray, origin: str) -> np.ndarray:
         where = ", ".join(map(str, place))
         raise DataError(
             f"{origin}: {name}: sample {sample}, place {where} is {array[(sample, *place)]}; "
-            "NaN and infinity (in float32) are not samples: repair or remove them"
+            "values must be finite in float32: repair this one, or remove the sample"
         )
     return array
 

@@ -24,7 +24,8 @@ _WINDOWS = ("(n, time, channels)", ("time", "channel"), "cut recordings into pie
 def normalize_pools(pools: Pools, task: Task = "classification", classes: tuple[str, ...] | None = None) -> Pools:
     """Return pools with labels in the task's normal form, and vectors and windows as float32.
 
-    If `classes` are given, the labels are renumbered as indices of these classes, and a class may have no sample.
+    If `classes` are given, the labels are renumbered as indices of these classes, and it is not an
+    error if a class has no samples.
 
     Raises
     ------
@@ -50,7 +51,7 @@ def normalize_pools(pools: Pools, task: Task = "classification", classes: tuple[
     if task == "keypoints" and pools.keypoints is None:
         count = task_module.keypoint_count(splits["train"].y)
         pools = replace(pools, keypoints=Keypoints(tuple(map(str, range(count)))))
-    if task == "anomaly":  # checked later, because validation and test may still get anomalies
+    if task == "anomaly":  # the splits are checked later, because anomalies may still be moved to validation and test
         return replace(pools.with_splits(splits), classes=task_module.NAMES)
     for name, split in splits.items():
         if classes is None:
@@ -127,7 +128,9 @@ def _check_images(name: str, x: np.ndarray) -> np.ndarray:
 
 def _check_token_ids(name: str, x: np.ndarray) -> np.ndarray:
     if x.dtype != np.int32 or x.ndim != 2 or 0 in x.shape:
-        raise DataError(f"{name}: texts are {x.dtype} of shape {x.shape}; they must be int32 (n, tokens), token ids")
+        raise DataError(
+            f"{name}: texts are {x.dtype} of shape {x.shape}; they must be token ids, int32 of shape (n, tokens)"
+        )
     if x.min() < 0:
         raise DataError(f"{name}: a token id is {x.min()}; ids start at 0")
     return x
@@ -150,7 +153,7 @@ def _normalize_floats(name: str, x: np.ndarray, kind: Kind) -> np.ndarray:
             where = ", ".join(f"{axis} {index}" for axis, index in zip(axes, position, strict=True))
             raise DataError(
                 f"{name}: sample {part.start + first}, {where} is {x[part.start + first][tuple(position)]}; "
-                "NaN and infinity (in float32) are not samples: repair or remove them"
+                "values must be finite in float32: repair this one, or remove the sample"
             )
     return x
 
@@ -174,7 +177,7 @@ def _check_names(names: tuple[str, ...]) -> None:
 
 
 def _check_printable(what: str, names: tuple[str, ...]) -> None:
-    """Raise DataError for a name that a device could not show, with a control character or an unusual space."""
+    """Raise DataError for a name with a control character or an unusual space, which a device could not show."""
     for name in names:
         if not name.isprintable():
             raise DataError(f"{what}: got {name!a}; rename it, with visible characters and plain spaces")

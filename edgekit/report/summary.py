@@ -167,10 +167,11 @@ def _notes(result: Result, has_report: bool) -> Iterator[str]:
     if result["winners"]:
         baseline = result["variants"][0]
         runtime = baseline_runtime(baseline["interpreter"]).removesuffix(UNMODIFIED)
+        runtime += " mode" if runtime.endswith("eager") else ""
         yield (
-            f"The {METRICS[result['task']]} and its drop are measured on the test samples. The speed-ups are medians "
-            f"of repeated comparisons with the unmodified model, which takes {latency(baseline['p50_ms'])} in "
-            f"{runtime}, so they may differ slightly from the quotient of the latencies."
+            f"The {METRICS[result['task']]} and its drop are measured on the test samples. The unmodified model "
+            f"takes {latency(baseline['p50_ms'])} in {runtime}. Each speed-up is the median of repeated comparisons "
+            "with it, and may differ slightly from the quotient of the two latencies."
         )
     if rejected_note := _not_kept(result, has_report):
         yield rejected_note
@@ -208,14 +209,15 @@ def _not_kept(result: Result, has_report: bool) -> str:
     outside = {row["name"] for row in result["variants"] if not row.get("inside_budget", True)}
     steps = [row for row in result["rejected"] if row["what"] not in left_out | outside]
     variants = len(result["variants"]) - 1 + len(left_out)
-    parts = [f"{len(steps)} {'change' if len(steps) == 1 else 'changes'}"] if steps else []
-    parts += [f"{len(outside)} of {variants} variants"] if outside and result["winners"] else []
-    rejected_text = f"Rejected: {' and '.join(parts)}. " if parts else ""
-    left_out_text = f"{len(left_out)} of {variants} variants could not be made. " if left_out else ""
-    if not rejected_text and not left_out_text:
+    outcomes = [f"{len(outside)} exceed the budget"] if outside and result["winners"] else []
+    outcomes += [f"{len(left_out)} could not be made"] if left_out else []
+    variants_text = f"Of {variants} variants, {' and '.join(outcomes)}. " if outcomes else ""
+    changes = "change to the model was" if len(steps) == 1 else "changes to the model were"
+    steps_text = f"{len(steps)} {changes} rejected. " if steps else ""
+    if not variants_text and not steps_text:
         return ""
     each = " for each" if len(steps) + len(outside) + len(left_out) > 1 else ""
-    return f"{rejected_text}{left_out_text}The {where} the reason{each}."
+    return f"{steps_text}{variants_text}The {where} the reason{each}."
 
 
 def _path_lines(result: Result, folder: Path, has_report: bool) -> Iterator[tuple[str, str]]:

@@ -108,7 +108,7 @@ def _flat(value: Any, tensor: Mapping[str, Any]) -> np.ndarray:
     import numpy as np
 
     name = tensor["name"]
-    if isinstance(value, np.ma.MaskedArray):  # its masked values would be used
+    if isinstance(value, np.ma.MaskedArray):  # np.asarray drops the mask, so masked values would count as valid
         raise InputError(f"tensor {name}: got a masked array; fill it, and give a plain one")
     try:
         array = np.asarray(value)

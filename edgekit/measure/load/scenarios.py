@@ -112,7 +112,7 @@ class LoadResult:
     peak_bytes: int | None  # largest resident memory during the run
     loadgen_bytes: int | None  # the part of `peak_bytes` that LoadGen uses for its list of queries
     p99_bound_ms: float | None  # server only
-    meets: bool | None  # whether the p99 is within the bound, without any error
+    meets: bool | None  # whether the p99 is within the bound and no query failed
     sure: bool | None  # whether LoadGen's statistical test confirms `meets` at 99 % confidence; server only
     short: bool
     why_short: str

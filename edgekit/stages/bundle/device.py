@@ -132,8 +132,9 @@ def _describe_files(raw: RawSpec) -> str:
         resize = input_path.find_step(raw.steps, "resize_picture")
         fit = FIT_DESCRIPTIONS[resize["fit"]] if resize else "stretched"
         return (
-            f"A picture of any size is turned upright and {fit} to {raw.shape[0]}×{raw.shape[1]}, as in training. "
-            "Pillow is for pictures only; a `.npy` array of the input's shape and dtype needs numpy alone.\n"
+            f"A picture of any size is rotated as its EXIF tag says, then {fit} to {raw.shape[0]}×{raw.shape[1]}, "
+            "as in training. Pillow is needed only to read picture files. For a `.npy` array of the input's shape and "
+            "dtype, numpy is enough.\n"
         )
     if raw.kind == "text":
         return _describe_text_file(raw)
@@ -144,31 +145,32 @@ def _describe_files(raw: RawSpec) -> str:
 
 def _describe_audio_file(raw: RawSpec) -> str:
     windows = input_path.find_step(raw.steps, "windows")
-    rate = "of any rate" if input_path.find_step(raw.steps, "resample") else f"at {raw.sample_rate_hz} Hz"
-    channels = "any number of channels" if input_path.find_step(raw.steps, "mix_channels") else "one channel"
+    any_rate, any_channels = (input_path.find_step(raw.steps, step) for step in ("resample", "mix_channels"))
+    rate = "may have any sample rate" if any_rate else f"must have a sample rate of {raw.sample_rate_hz} Hz"
+    channels = "may have any number of channels" if any_channels else "must have one channel"
     seconds = f"{raw.shape[0] / (raw.sample_rate_hz or 1):g} s"
     length = f"Every window of {seconds} gets an answer, the last filled up with silence" if windows else ""
-    length = length or f"It lasts exactly {seconds}"
-    return f"`sound.wav` is {rate} and has {channels}. {length}.\n"
+    length = length or f"It must last exactly {seconds}"
+    return f"`sound.wav` {rate} and {channels}. {length}.\n"
 
 
 def _describe_text_file(raw: RawSpec) -> str:
     step = input_path.find_step(raw.steps, "tokenize")
     if step is None:
         return ""
-    too_long = "its end is cut off" if step["too_long"] == "cut" else "it is refused"
+    too_long = "cut off at the end" if step["too_long"] == "cut" else "refused"
     rows = input_path.find_step(raw.steps, "decode_text_table")
-    header = "with a header" if rows and rows["header"] else "without a header"
+    header = "a header" if rows and rows["header"] else "no header"
     table = ""
     if rows:
         table = (
-            f"Each row of a `.tsv` or `.csv` gets an answer. Its columns are separated by a {rows['delimiter']}, "
-            f"{header}; the texts are in column `{rows['column']}`. "
+            f"A `.tsv` or `.csv` file must have {header}, columns separated by a {rows['delimiter']}, and the texts "
+            f"in column `{rows['column']}`. Each of its rows gets an answer. "
         )
     return (
-        f"`text.txt` is UTF-8. Its tokens are made with `{step['vocabulary']}` of this bundle, as in training; where "
-        f"there are more than {step['length']}, {too_long}. {table}Texts need the package tokenizers; a `.npy` "
-        "array of the ids, int32, needs numpy alone.\n"
+        f"`text.txt` must be UTF-8. Its tokens are made with `{step['vocabulary']}` of this bundle, as in training. "
+        f"A text of more than {step['length']} tokens is {too_long}. {table}Texts need the package tokenizers; an "
+        "int32 `.npy` array of token ids needs only numpy.\n"
     )
 
 
@@ -176,8 +178,9 @@ def _describe_tensor_file(raw: RawSpec) -> str:
     names = [each["name"] for each in raw.tensors or ()]
     arrays = ", ".join(f"{name!r}: …" for name in names)
     return (
-        f"`sample.npz` holds one array for each tensor, of exactly the shape that `Input` states above, as "
-        f'`numpy.savez("sample.npz", **{{{arrays}}})` writes it. In Python, a sample is a mapping of these arrays.\n'
+        f'`sample.npz` must be a file as `numpy.savez("sample.npz", **{{{arrays}}})` writes it, with one array for '
+        "each tensor, of exactly the shape that `Input` states above. In Python, a sample is a mapping of "
+        "these arrays.\n"
     )
 
 
@@ -193,7 +196,7 @@ def _describe_table_file(raw: RawSpec) -> str:
         else ""
     )
     return (
-        f"`window.csv` has a header, {rows} and the columns {names}, in any order; other columns are ignored. "
+        f"`window.csv` must have a header, {rows} and the columns {names}, in any order; other columns are ignored. "
         f"{windows}A `.npy` array has its columns in the order that is given here.\n"
     )
 
@@ -204,7 +207,7 @@ def _describe_output(manifest: Manifest) -> str:
     if manifest.task == "multi_label":
         return f"any of {', '.join(manifest.labels)}"
     if manifest.task == "anomaly":
-        return f"an anomaly where the mean squared error of the reconstruction is above {manifest.threshold:.6g}"
+        return f"an anomaly if the mean squared error of the reconstruction is above {manifest.threshold:.6g}"
     if manifest.task == "detection":
         return f"boxes of {', '.join(manifest.labels)}: left, top, right, bottom in pixels, each with its probability"
     if manifest.keypoints is not None:

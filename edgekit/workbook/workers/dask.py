@@ -214,7 +214,7 @@ class _JobRun:
             self._fail(number, error_class(f"{job.name}: worker {address}: {reason}; tries: {MAX_TRIES}"))
             return
         self._waiting.appendleft(number)
-        # A TrustError is left out, because refusing the worker has already reported it.
+        # No message for a TrustError: it was already reported when the worker was refused.
         if error_class is not TrustError:
             self._say(
                 job.name,
