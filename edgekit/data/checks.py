@@ -18,11 +18,16 @@ from edgekit.runner.preprocess.steps import check as check_steps
 NUMBERED_TASKS = ("classification", *tasks.BOX_TASKS)
 """Tasks whose labels identify classes by their index."""
 _VECTORS = ("(n, features)", ("feature",), "convert with x.reshape(len(x), -1).astype('float32')")
-_WINDOWS = ("(n, time, channels)", ("time", "channel"), "cut recordings into pieces of one length, channels last")
+_WINDOWS = (
+    "(n, time, channels)",
+    ("time", "channel"),
+    "cut recordings into pieces of equal length, with the channels on the last axis",
+)
 
 
 def normalize_pools(pools: Pools, task: Task = "classification", classes: tuple[str, ...] | None = None) -> Pools:
-    """Return pools with labels in the task's normal form, and vectors and windows as float32.
+    """Return the pools (the splits and their classes) with labels in the task's normal form, and vectors and windows as
+    float32.
 
     If `classes` are given, the labels are renumbered as indices of these classes, and it is not an
     error if a class has no samples.

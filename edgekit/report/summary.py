@@ -213,11 +213,12 @@ def _not_kept(result: Result, has_report: bool) -> str:
     outcomes += [f"{len(left_out)} could not be made"] if left_out else []
     variants_text = f"Of {variants} variants, {' and '.join(outcomes)}. " if outcomes else ""
     changes = "change to the model was" if len(steps) == 1 else "changes to the model were"
-    steps_text = f"{len(steps)} {changes} rejected. " if steps else ""
+    apart = "Apart from these, " if variants_text else ""
+    steps_text = f"{apart}{len(steps)} {changes} rejected. " if steps else ""
     if not variants_text and not steps_text:
         return ""
-    each = " for each" if len(steps) + len(outside) + len(left_out) > 1 else ""
-    return f"{steps_text}{variants_text}The {where} the reason{each}."
+    reasons = "reasons" if len(steps) + len(outside) + len(left_out) > 1 else "reason"
+    return f"{variants_text}{steps_text}The {where} the {reasons}."
 
 
 def _path_lines(result: Result, folder: Path, has_report: bool) -> Iterator[tuple[str, str]]:

@@ -149,7 +149,11 @@ def _describe_audio_file(raw: RawSpec) -> str:
     rate = "may have any sample rate" if any_rate else f"must have a sample rate of {raw.sample_rate_hz} Hz"
     channels = "may have any number of channels" if any_channels else "must have one channel"
     seconds = f"{raw.shape[0] / (raw.sample_rate_hz or 1):g} s"
-    length = f"Every window of {seconds} gets an answer, the last filled up with silence" if windows else ""
+    length = (
+        f"Every window of {seconds} gets an answer; if the last one is shorter, it is padded with silence"
+        if windows
+        else ""
+    )
     length = length or f"It must last exactly {seconds}"
     return f"`sound.wav` {rate} and {channels}. {length}.\n"
 
@@ -209,7 +213,10 @@ def _describe_output(manifest: Manifest) -> str:
     if manifest.task == "anomaly":
         return f"an anomaly if the mean squared error of the reconstruction is above {manifest.threshold:.6g}"
     if manifest.task == "detection":
-        return f"boxes of {', '.join(manifest.labels)}: left, top, right, bottom in pixels, each with its probability"
+        return (
+            f"boxes of {', '.join(manifest.labels)}, each with its probability and its left, top, right and bottom edges "
+            "in pixels"
+        )
     if manifest.keypoints is not None:
         points = ", ".join(manifest.keypoints["names"])
         return f"boxes of {', '.join(manifest.labels)}, each with its probability and its keypoints in pixels: {points}"

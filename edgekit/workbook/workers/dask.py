@@ -140,10 +140,9 @@ class _JobRun:
             self._active[address] = number, future
 
     def _avoids(self, number: int, address: str) -> bool:
-        """Whether to leave the job to another worker.
+        """Whether the worker at `address` should leave the job to another one.
 
-        This is so if the worker is not eligible for the job, or if the job has failed on it and there is another
-        eligible worker on which the job has not failed.
+        It should if it is not eligible for the job, or if the job has failed on it but not yet on every eligible worker.
         """
         eligible = self._eligible_workers(number)
         return address not in eligible or (
@@ -200,7 +199,7 @@ class _JobRun:
         self._workers.refuse(address, f"{self._jobs[number].name}: {reason}")
         if not self._workers.refresh():
             raise TrustError(
-                f"{self._jobs[number].name}: worker {address}: {reason}; no other worker is left to compute it again"
+                f"{self._jobs[number].name}: worker {address}: {reason}; no other worker is left to run the job again"
             )
         self._retry(number, address, reason, TrustError)
 

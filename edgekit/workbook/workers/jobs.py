@@ -70,7 +70,7 @@ class Pool(Protocol):
         JobLost, ResourceError
             The process of a job died each time, or its worker disconnected.
         TrustError
-            A result was wrong and no worker is left to compute it again.
+            A result was wrong and no worker is left to run the job again.
         """
 
 
