@@ -214,8 +214,8 @@ def _describe_output(manifest: Manifest) -> str:
         return f"an anomaly if the mean squared error of the reconstruction is above {manifest.threshold:.6g}"
     if manifest.task == "detection":
         return (
-            f"boxes of {', '.join(manifest.labels)}, each with its probability and its left, top, right and bottom edges "
-            "in pixels"
+            f"boxes of {', '.join(manifest.labels)}, each with its probability and its left, top, right and bottom "
+            "edges in pixels"
         )
     if manifest.keypoints is not None:
         points = ", ".join(manifest.keypoints["names"])

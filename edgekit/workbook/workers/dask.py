@@ -142,7 +142,8 @@ class _JobRun:
     def _avoids(self, number: int, address: str) -> bool:
         """Whether the worker at `address` should leave the job to another one.
 
-        It should if it is not eligible for the job, or if the job has failed on it but not yet on every eligible worker.
+        It should if it is not eligible for the job, or if the job has failed on it but not on every
+        eligible worker.
         """
         eligible = self._eligible_workers(number)
         return address not in eligible or (
