@@ -12,11 +12,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_serializer, model_validator
 from pydantic_core import ErrorDetails
 
 from edgekit.core.budget import Budget as Budget
 from edgekit.core.errors import ConfigError
+from edgekit.core.pretrained import Pretrained as Pretrained
 from edgekit.core.strict import TARGETS as TARGETS
 from edgekit.core.strict import StrictModel as StrictModel
 from edgekit.core.strict import Target as Target
@@ -53,6 +54,12 @@ class NetworkConfig(StrictModel):
 
     builder: Builder = Field(description="function that returns a torch.nn.Module, as package.module:function")
     kwargs: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the builder")
+    pretrained: Pretrained | None = Field(None, description="trained weights to start from")
+
+    @model_serializer(mode="wrap")
+    def _without_none(self, plain: Any) -> dict[str, Any]:
+        """Leave out `pretrained` if there is none, so that the digests of other networks stay the same."""
+        return {name: value for name, value in plain(self).items() if value is not None}
 
     @property
     def title(self) -> str:
@@ -70,6 +77,9 @@ class ModelConfig(StrictModel):
     weights: str | None = Field(
         None, description="path of a .safetensors file; without it, the profile stage trains the network"
     )
+    pretrained: Pretrained | None = Field(
+        None, description="trained weights of another data set to start from; the last layer is new"
+    )
     source: str | None = Field(None, description="path of a .pt2, .keras, .h5, .onnx, OpenVINO .xml or .tflite file")
     sha256: str | None = Field(None, description="SHA-256 of the source; a file with a different SHA-256 is refused")
     head: str | None = Field(
@@ -82,7 +92,15 @@ class ModelConfig(StrictModel):
             raise ValueError("names no model; give builder: package.module:function, or source: a model file")
         if self.builder is not None and self.source is not None:
             raise ValueError("names both builder and source; leave one of them out")
-        for name, owner in (("kwargs", "builder"), ("weights", "builder"), ("sha256", "source"), ("head", "source")):
+        if self.weights and self.pretrained:
+            raise ValueError(
+                "names both weights and pretrained; give weights for a network that is ready to use, or pretrained for "
+                "one to train further"
+            )
+        owners = {
+            "kwargs": "builder", "weights": "builder", "pretrained": "builder", "sha256": "source", "head": "source",
+        }  # fmt: skip
+        for name, owner in owners.items():
             if getattr(self, name) and getattr(self, owner) is None:
                 raise ValueError(f"{name} belongs to a model with {owner}; leave it out")
         return self

@@ -9,6 +9,7 @@ from torch import nn
 from edgekit.core import tasks
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import ConfigError
+from edgekit.core.pretrained import Pretrained
 from edgekit.core.tasks import embedding
 from edgekit.data import Data
 from edgekit.data.checks import preprocessed_shape
@@ -21,6 +22,7 @@ def spec_for(
     kwargs: dict[str, Any],
     preprocess: list[dict[str, Any]],
     source: store.Source | None = None,
+    pretrained: Pretrained | None = None,
 ) -> store.ModelSpec:
     """Return the spec of a network for a data set; raise InputError if the preprocess steps do not fit the samples."""
     shape = preprocessed_shape(data, preprocess)
@@ -36,6 +38,7 @@ def spec_for(
         task=data.task,
         output_shape=_output_shape(data, shape, kwargs),
         preprocess=preprocess,
+        pretrained=pretrained,
         raw={
             "kind": data.kind,
             "shape": list(data.raw_shape),

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, model_serializer, model_validator
 
-from edgekit.core.config import Builder, StrictModel
+from edgekit.core.config import Builder, Pretrained, StrictModel
 from edgekit.core.errors import ModelError
 from edgekit.core.tasks import Task
 
@@ -67,7 +67,8 @@ class ModelSpec(StrictModel):
     (time, channels), and for several inputs (width,), the size of the vector that joins them. `output_shape` None means
     (num_classes,). `classes` are the names of the outputs; for anomaly detection, whose output is a reconstruction,
     they are the names of its verdicts. `reparameterized` means that the builder's network was merged by its method of
-    that name (`edgekit.models.reparameterize`).
+    that name (`edgekit.models.reparameterize`). A new network starts from the weights of `pretrained`, if it is given; a
+    saved network has weights of its own.
     """
 
     builder: Builder | None = None
@@ -80,14 +81,16 @@ class ModelSpec(StrictModel):
     classes: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
     preprocess: list[dict[str, Any]] = Field(default_factory=list)
     reparameterized: bool = False
+    pretrained: Pretrained | None = None
     raw: dict[str, Any] = Field(
         description="kind, shape, dtype and range of one raw sample, as in the bundle's manifest"
     )
 
     @model_serializer(mode="wrap")
     def _without_false_fields(self, plain: Any) -> dict[str, Any]:
-        """Leave out `reparameterized` if it is false, so that older records and their digests stay the same."""
-        return {name: value for name, value in plain(self).items() if name != "reparameterized" or value}
+        """Leave out what is not set, so that older records and their digests stay the same."""
+        optional = ("reparameterized", "pretrained")
+        return {name: value for name, value in plain(self).items() if value or name not in optional}
 
     @model_validator(mode="after")
     def _consistent(self) -> ModelSpec:

@@ -27,6 +27,7 @@ from edgekit.core.hashing import write_json
 from edgekit.models import memory_layout, output_check, several_inputs
 from edgekit.models.files import as_module, detect, exported, interface, task_outputs
 from edgekit.models.files.op_count import OpCount
+from edgekit.models.pretrained import load_backbone
 from edgekit.models.reparameterize import merge_branches
 from edgekit.models.spec import FORMAT, SPEC
 from edgekit.models.spec import ModelSpec as ModelSpec
@@ -45,7 +46,9 @@ SHAPE, SHAPES = "input_shape", "input_shapes"
 
 
 def build(spec: ModelSpec, seed: int = 0) -> nn.Module:
-    """Build a new network in eval mode, with initial weights from `seed`. The global random generator does not change.
+    """Build a new network in eval mode, with initial weights from `seed` and from `spec.pretrained`, if it is given.
+
+    The global random generator does not change.
 
     Of the following arguments, the builder gets those that its signature has:
 
@@ -58,9 +61,11 @@ def build(spec: ModelSpec, seed: int = 0) -> nn.Module:
     Raises
     ------
     ModelError
-        The builder cannot be imported, fails, or returns a network that does not fit `spec`.
+        The builder cannot be imported, fails, or returns a network that does not fit `spec` or its trained weights.
     """
     module = _construct(spec, seed)
+    if spec.pretrained:
+        load_backbone(module, spec.pretrained)
     check_forward(module, spec)
     memory_layout.detect(module, random_sample(spec))
     return module
@@ -76,7 +81,7 @@ def save(folder: Path, module: nn.Module, spec: ModelSpec) -> None:
     # cloned: safetensors refuses tensors that share memory, as tied weights do
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
     write_atomically(folder / WEIGHTS, serialise_tensors(tensors))
-    write_json(folder / SPEC, {"format": FORMAT, **spec.model_dump(mode="json")})
+    write_json(folder / SPEC, {"format": FORMAT, **spec.model_dump(mode="json", exclude={"pretrained"})})
 
 
 def save_source(folder: Path, path: Path, spec: ModelSpec) -> None:

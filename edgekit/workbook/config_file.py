@@ -280,10 +280,12 @@ def resolve_paths(config: Path, section: dict[str, Any]) -> dict[str, Any]:
     """Resolve relative paths of a section against the folder of the config, so that a kernel can run in any folder."""
 
     def resolved(key: str, value: Any) -> Any:
+        if isinstance(value, dict) and key in ("student", "pretrained"):
+            return resolve_paths(config, value)
         if isinstance(value, list):
             return [resolve_paths(config, item) if isinstance(item, dict) else item for item in value]
         if (
-            key in ("path", "cache", "tokenizer", "hosts")
+            key in ("path", "file", "cache", "tokenizer", "hosts")
             and isinstance(value, str)
             and value
             and value[0] not in "/~$"

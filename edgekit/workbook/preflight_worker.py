@@ -98,7 +98,8 @@ def _check_baseline(plan: Plan, data: Data) -> str:
     from edgekit.models.eager import eager_input
     from edgekit.models.from_artifact import spec_for
 
-    spec = spec_for(data, plan.run.model.builder, plan.run.model.kwargs, plan.run.preprocess)
+    model = plan.run.model
+    spec = spec_for(data, model.builder, model.kwargs, plan.run.preprocess, pretrained=model.pretrained)
     module = store.build(spec, plan.run.seed)
     if plan.weights:
         store.load_weights(module, plan.weights)
@@ -120,7 +121,9 @@ def _configured_networks(plan: Plan) -> Iterator[tuple[str, NetworkConfig]]:
         yield f"distill.candidates.{number}", candidate
     for number, teacher in enumerate(distill.teachers):
         if teacher.builder:
-            yield f"distill.teachers.{number}", NetworkConfig(builder=teacher.builder, kwargs=teacher.kwargs)
+            yield f"distill.teachers.{number}", NetworkConfig(
+                builder=teacher.builder, kwargs=teacher.kwargs, pretrained=teacher.pretrained
+            )
 
 
 def _trains_like_student(teacher: Any) -> bool:
@@ -185,7 +188,9 @@ def _check_network(plan: Plan, data: Data, field: str, network: NetworkConfig) -
     # any builder will do here, because the outputs depend only on the data and the arguments
     expected_outputs = spec_for(data, network.builder, model_kwargs, plan.run.preprocess).outputs
     try:
-        spec = spec_for(data, network.builder, network.kwargs, plan.run.preprocess)
+        spec = spec_for(
+            data, network.builder, network.kwargs, plan.run.preprocess, pretrained=network.pretrained
+        )
         if spec.outputs != expected_outputs:
             raise ConfigError(
                 f"{network.builder} gives outputs of shape {spec.outputs}, but the baseline gives "

@@ -12,6 +12,7 @@ from edgekit.core.config import (
     Budget,
     Builder,
     NetworkConfig,
+    Pretrained,
     StrictModel,
     Target,
     TrainingStageConfig,
@@ -57,6 +58,7 @@ class TeacherConfig(StrictModel):
     )
     kwargs: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the builder")
     training: TrainOptions | None = Field(None, description="options of its training; none: those of the student")
+    pretrained: Pretrained | None = Field(None, description="trained weights from which a network to train starts")
     path: PathText | None = Field(None, description="path of a .tflite, .onnx, .xml (OpenVINO), .keras or .h5 file")
     preprocess: list[dict[str, Any]] = Field(
         default_factory=list, description="steps from a raw sample to the input of the file"
@@ -76,6 +78,7 @@ class TeacherConfig(StrictModel):
         for other, owner in (
             ("kwargs", "builder"),
             ("training", "builder"),
+            ("pretrained", "builder"),
             ("preprocess", "path"),
             ("sha256", "path"),
         ):

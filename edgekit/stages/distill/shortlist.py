@@ -321,7 +321,7 @@ def _describe_unreachable(
 def _build_candidate(
     network: NetworkConfig, data: Data, preprocess: list[dict[str, Any]], seed: int
 ) -> CandidateNetwork:
-    spec = spec_for(data, network.builder, network.kwargs, preprocess)
+    spec = spec_for(data, network.builder, network.kwargs, preprocess, pretrained=network.pretrained)
     try:
         network_cost = cost(_untrained_network(spec, seed)[0], spec.input_shape, spec.takes_ids)
     except ModelError as error:

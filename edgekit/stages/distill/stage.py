@@ -117,7 +117,10 @@ def _single_student(
     """Return the trainer of the student in a config without candidates."""
     assert config.student is not None
     return StudentTrainer(
-        spec_for(data, config.student.builder, config.student.kwargs, preprocess), data, config, resume_folder
+        spec_for(data, config.student.builder, config.student.kwargs, preprocess, pretrained=config.student.pretrained),
+        data,
+        config,
+        resume_folder,
     )
 
 

@@ -139,7 +139,9 @@ def _training(
     resume_folder: ResumeFolder,
 ) -> Training:
     assert teacher_config.builder is not None
-    spec = spec_for(data, teacher_config.builder, teacher_config.kwargs, preprocess)
+    spec = spec_for(
+        data, teacher_config.builder, teacher_config.kwargs, preprocess, pretrained=teacher_config.pretrained
+    )
     options = teacher_config.training or config
     settings: dict[str, Any] = {name: getattr(config, name) for name in ("seed", "device", "threads", "training")}
     key = training_key(spec, options, data, **settings)
