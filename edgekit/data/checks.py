@@ -26,8 +26,9 @@ _WINDOWS = (
 
 
 def normalize_pools(pools: Pools, task: Task = "classification", classes: tuple[str, ...] | None = None) -> Pools:
-    """Return the pools (the splits and their classes) with labels in the task's normal form, and vectors and windows as
-    float32.
+    """Return the pools (the splits and their classes) with the labels in the task's normal form.
+
+    Samples that are vectors or windows become float32.
 
     If `classes` are given, the labels are renumbered as indices of these classes, and it is not an
     error if a class has no samples.

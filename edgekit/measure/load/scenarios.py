@@ -113,7 +113,7 @@ class LoadResult:
     loadgen_bytes: int | None  # the part of `peak_bytes` that LoadGen uses for its list of queries
     p99_bound_ms: float | None  # server only
     meets: bool | None  # whether the p99 is within the bound and no query failed
-    sure: bool | None  # whether LoadGen's statistical test confirms `meets` at 99 % confidence; server only
+    sure: bool | None  # whether LoadGen's statistical test confirms at 99 % that the bound is met; server only
     short: bool
     why_short: str
     seen: Conditions  # the state of the machine during the run

@@ -40,7 +40,7 @@ ANSWER_ATTRIBUTES = {
 
 
 FIT_DESCRIPTIONS = {
-    "crop": "cropped around its middle",
+    "crop": "cropped around its middle to the right proportions and scaled",
     "stretch": "stretched",
     "letterbox": "letterboxed (scaled without distortion, then padded with bars)",
 }
@@ -109,9 +109,7 @@ def _older_interpreter_note(manifest: Manifest) -> str:
     """Say whether LiteRT's predecessor, tflite-runtime, can run the bundle as well."""
     if set(manifest.variant.split("-")) & set(INT4_PRECISIONS):
         return "\nThe weights have 4 bits: ai-edge-litert 2.0 or newer reads them, tflite-runtime does not.\n"
-    return (
-        "\nWhere ai-edge-litert has no wheel for your Python, `pip install tflite-runtime 'numpy<2'` serves as well.\n"
-    )
+    return "\nIf ai-edge-litert has no wheel for your Python, use `pip install tflite-runtime 'numpy<2'` instead.\n"
 
 
 def _describe_sample(raw: RawSpec) -> str:
@@ -173,8 +171,8 @@ def _describe_text_file(raw: RawSpec) -> str:
         )
     return (
         f"`text.txt` must be UTF-8. Its tokens are made with `{step['vocabulary']}` of this bundle, as in training. "
-        f"A text of more than {step['length']} tokens is {too_long}. {table}Texts need the package tokenizers; an "
-        "int32 `.npy` array of token ids needs only numpy.\n"
+        f"A text of more than {step['length']} tokens is {too_long}. {table}Texts need the Python package "
+        "`tokenizers`; an int32 `.npy` array of token ids needs only `numpy`.\n"
     )
 
 
@@ -201,7 +199,8 @@ def _describe_table_file(raw: RawSpec) -> str:
     )
     return (
         f"`window.csv` must have a header, {rows} and the columns {names}, in any order; other columns are ignored. "
-        f"{windows}A `.npy` array has its columns in the order that is given here.\n"
+        f"{windows}In a `.npy` array, which has no header, the columns must be in the order in "
+        "which they are listed above.\n"
     )
 
 

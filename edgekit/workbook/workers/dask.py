@@ -140,10 +140,10 @@ class _JobRun:
             self._active[address] = number, future
 
     def _avoids(self, number: int, address: str) -> bool:
-        """Whether the worker at `address` should leave the job to another one.
+        """Whether the worker at `address` should leave the job to another worker.
 
-        It should if it is not eligible for the job, or if the job has failed on it but not on every
-        eligible worker.
+        It should if it is not eligible for the job, or if the job has failed on it and there is an eligible worker on
+        which the job has not failed yet.
         """
         eligible = self._eligible_workers(number)
         return address not in eligible or (

@@ -10,7 +10,7 @@ import tomllib
 from edgekit.stages.bundle.device import INTERPRETERS, readme, requirements
 from tests.runner.stepped import manifest
 
-OLDER = "tflite-runtime 'numpy<2'` serves as well"
+OLDER = "tflite-runtime 'numpy<2'` instead"
 
 
 @pytest.mark.parametrize("precision", ["int4", "int4_dense"])
