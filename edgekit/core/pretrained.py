@@ -156,7 +156,11 @@ def _download(repository: str, filename: str, revision: str | None) -> Path:
     raise ConfigError(f"hub: {repository}: {reason}")
 
 
-LICENCE_TITLES = {"Apache License Version 2.0": "Apache-2.0", "MIT License": "MIT", "BSD 3-Clause License": "BSD-3-Clause"}
+LICENCE_TITLES = {
+    "Apache License Version 2.0": "Apache-2.0",
+    "MIT License": "MIT",
+    "BSD 3-Clause License": "BSD-3-Clause",
+}
 """How a licence file begins, and the SPDX identifier of that licence."""
 
 
@@ -168,7 +172,9 @@ def _licence(section: dict[str, Any]) -> str | None:
         from huggingface_hub import ModelCard
 
         try:
-            return ModelCard.load(_download(section["hub"], CARD, section.get("revision"))).data.to_dict().get("license")
+            return (
+                ModelCard.load(_download(section["hub"], CARD, section.get("revision"))).data.to_dict().get("license")
+            )
         except (ConfigError, ValueError):  # there is no card, or its metadata cannot be read
             return None
     return None

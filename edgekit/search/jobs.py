@@ -171,7 +171,11 @@ def _build_networks(plan: Plan, data: Data) -> tuple[dict[str, Any], store.Model
     if options.student is None:
         raise ConfigError("distill.candidates: a trial trains one student; name distill.student.builder in the space")
     spec = spec_for(
-        data, options.student.builder, options.student.kwargs, plan.run.preprocess, pretrained=options.student.pretrained
+        data,
+        options.student.builder,
+        options.student.kwargs,
+        plan.run.preprocess,
+        pretrained=options.student.pretrained,
     )
     student, spec, _ = merge_and_compare(store.build(spec, seed=plan.run.seed), spec, store.zero_sample(spec))
     return {"student": student, "pruned": _prune_untrained(student, spec, plan.stages["prune"], data)}, spec

@@ -16,8 +16,9 @@ from torch import nn
 
 from edgekit.core import progress, tasks
 from edgekit.core.config import TrainingOptions, TrainOptions
-from edgekit.core.errors import ModelError
+from edgekit.core.errors import ConfigError, ModelError
 from edgekit.core.precision import resolve_precision
+from edgekit.core.pretrained import Pretrained
 from edgekit.models import memory_layout
 from edgekit.models.memory_layout import strided_pointwise_as_slices
 from edgekit.runner.preprocess.transform import apply
@@ -30,6 +31,7 @@ from edgekit.training.data_parallel.session import check_positives, open_coordin
 from edgekit.training.objective import Distillation, LabelObjective, objective
 from edgekit.training.predict import EVALUATION_BATCH, Inputs, Steps, outputs_of, pick_device, to_device, to_input
 from edgekit.training.torch_settings import computing_in, reproducible
+from edgekit.training.transfer import Backbone
 
 if TYPE_CHECKING:
     from edgekit.data import Data
@@ -89,6 +91,7 @@ def fit(
     device: str = "auto",
     threads: int = 0,
     training: TrainingOptions = ONE_PROCESS,
+    pretrained: Pretrained | None = None,
     distillation: Distillation | None = None,
     resume: Checkpoint | None = None,
     stop_epoch: int | None = None,
@@ -124,6 +127,8 @@ def fit(
         Number of threads; 0 means all cores.
     training : TrainingOptions
         Number of processes and precision.
+    pretrained : Pretrained, optional
+        How the backbone is trained, if the network starts from trained weights.
     distillation : Distillation, optional
         A teacher and a loss; None trains with the labels alone.
     resume : Checkpoint, optional
@@ -140,7 +145,14 @@ def fit(
     ------
     ModelError
         There are too few samples, the device is not available, or the loss is not finite.
+    ConfigError
+        A backbone is to be frozen, but `training.shares` divides the batches.
     """
+    if pretrained and training.shares > 1 and (pretrained.freeze_epochs or pretrained.freeze_norms):
+        raise ConfigError(
+            "pretrained and training.shares disagree: a frozen backbone is trained in one process; set training.shares "
+            "to 1, or leave freeze_epochs and freeze_norms out"
+        )
     if len(data.train.y) < 2 or not len(data.validation.y):
         raise ModelError(
             f"training needs 2 train samples and 1 validation sample, got {len(data.train.y)} and "
@@ -184,6 +196,7 @@ def fit(
                     seed,
                     resume,
                     make_coordinator(training_objective),
+                    Backbone(module, pretrained) if pretrained else None,
                 )
                 return loop.run(after_step, on_epoch, stop_epoch or options.epochs)
         finally:
@@ -207,14 +220,16 @@ class _Loop:
         seed: int,
         resume: Checkpoint | None,
         coordinator: ShardCoordinator | None,
+        backbone: Backbone | None,
     ) -> None:
         self.module, self.data, self.preprocess, self.options = module, data, preprocess, options
         self.objective, self.device, self.resume, self.coordinator = training_objective, device, resume, coordinator
+        self.backbone = backbone
         self.random = np.random.default_rng(seed)
         self.batches = batches.BatchPreparer(data, options, preprocess)
         self.validation = Inputs(data.validation.x, preprocess)
         trained_modules = nn.ModuleList([module, *([training_objective.beside] if training_objective.beside else [])])
-        groups = _parameter_groups(trained_modules, options.weight_decay)
+        groups = _parameter_groups(trained_modules, options, backbone)
         # `foreach` gives the same bits as a loop over the parameters; `fused` rounds differently
         self.optimiser = torch.optim.SGD(groups, options.learning_rate, MOMENTUM, nesterov=True, foreach=True)
         self.steps_per_epoch = len(batches.batch_slices(len(data.train.y), options.batch_size))
@@ -229,7 +244,7 @@ class _Loop:
         self._restore()
         with progress.step("", "epoch", self.options.epochs, len(self.results)) as bar:
             while len(self.results) < stop_epoch and not self._is_finished():
-                epoch, rate = len(self.results) + 1, self.optimiser.param_groups[0]["lr"]
+                epoch, rate = len(self.results) + 1, self._rate()
                 loss = self._epoch(epoch, after_step, bar)
                 with self.average.inside(self.module) if self.average else nullcontext():
                     if self.average and after_step is not None:
@@ -240,6 +255,8 @@ class _Loop:
                 bar.update(epoch, best=f"{max(each.validation_accuracy for each in self.results):.2%}")
                 if on_epoch is not None:
                     on_epoch(result)
+        if self.backbone:
+            self.backbone.end()
         assert self.best is not None
         self.module.load_state_dict(self.best_state)
         return History(tuple(self.results), self.best)
@@ -297,8 +314,14 @@ class _Loop:
     def _rate_at(self, step: int) -> float:
         return learning_rate_at(step, self.total_steps, self.options.schedule, self.options.warmup_share)
 
+    def _rate(self) -> float:
+        """Return the current learning rate, without the factor of the backbone."""
+        return max(float(group["lr"]) for group in self.optimiser.param_groups)
+
     def _epoch(self, epoch: int, after_step: AfterStep, bar: progress.Step) -> float:
         self.module.train()
+        if self.backbone:
+            self.backbone.begin_epoch(epoch)
         total = torch.zeros((), device=self.device)
         self.objective.begin(epoch, self.random)
         with closing(prepare_in_thread(self.batches.epoch(self.random))) as prepared:
@@ -342,9 +365,12 @@ class _Loop:
         return float(loss), accuracy
 
 
-def _parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    weights = [parameter for parameter in parameters if parameter.ndim > 1]
-    others = [parameter for parameter in parameters if parameter.ndim <= 1]
-    groups = [{"params": weights, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return [group for group in groups if group["params"]]
+def _parameter_groups(module: nn.Module, options: TrainOptions, backbone: Backbone | None) -> list[dict[str, Any]]:
+    """Return the groups of parameters: without weight decay for norms and biases, and a backbone with its own rate."""
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for has_decay in (True, False):
+        for parameter in module.parameters():
+            if parameter.requires_grad and (parameter.ndim > 1) == has_decay:
+                rate = options.learning_rate * (backbone.rate if backbone and parameter in backbone else 1)
+                groups.setdefault((rate, options.weight_decay if has_decay else 0.0), []).append(parameter)
+    return [{"params": params, "lr": rate, "weight_decay": decay} for (rate, decay), params in groups.items()]

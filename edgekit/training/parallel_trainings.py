@@ -152,6 +152,7 @@ class Training:
             device=self.device,
             threads=self.threads,
             training=self.training,
+            pretrained=self.spec.pretrained,
             distillation=self.distillation,
             resume=self.checkpoint,
         )
@@ -221,6 +222,7 @@ def _to_json(training: Training, folder: Path) -> dict[str, Any]:
         "name": training.name,
         "checkpoint": [str(training.checkpoint.path.absolute()), training.checkpoint.key],
         "spec": training.spec.model_dump(mode="json"),
+        "weights": str(training.spec.pretrained.path.absolute()) if training.spec.pretrained else None,
         "options": TrainOptions.model_validate(options).model_dump(mode="json"),
         "settings": [training.seed, training.device, training.threads],
         "training": training.training.model_dump(mode="json"),
@@ -241,11 +243,14 @@ def _from_json(fields: dict[str, Any], folder: Path) -> Training:
         cache = distillation_json["cache"]
         distillation = Distillation(teacher, losses.parse(distillation_json["loss"]), Path(cache) if cache else None)
     path, key = fields["checkpoint"]
+    spec = fields["spec"]
+    if spec.get("pretrained", {}).get("file"):  # the spec records the name of the file, without its folder
+        spec = {**spec, "pretrained": {**spec["pretrained"], "file": fields["weights"]}}
     seed, device, threads = fields["settings"]
     return Training(
         name=fields["name"],
         checkpoint=Checkpoint(Path(path), key),
-        spec=ModelSpec.model_validate(fields["spec"]),
+        spec=ModelSpec.model_validate(spec),
         options=TrainOptions.model_validate(fields["options"]),
         seed=seed,
         device=device,

@@ -8,6 +8,7 @@ from typing import Any
 
 from edgekit.core import artifacts, cache_key
 from edgekit.core.artifacts import Artifact
+from edgekit.core.config import ModelConfig
 from edgekit.core.hashing import sha256_file, write_json
 from edgekit.core.run_folder import ORIGIN
 from edgekit.data.types import DEFAULT_CALIBRATION_SAMPLES
@@ -35,6 +36,9 @@ def make_origin(plan: Plan, data_digest: str, folder: Path) -> Artifact:
     write_json(working / "origin.json", description)
     if plan.weights:
         shutil.copyfile(plan.weights, working / WEIGHTS)
+    pretrained = plan.run.model.pretrained
+    if pretrained and pretrained.file:
+        shutil.copyfile(pretrained.path, working / pretrained.path.name)
     if plan.source:
         for path in detect.members(plan.source, detect.model_kind(plan.source)):
             shutil.copyfile(path, working / path.name)
@@ -55,9 +59,7 @@ def with_user_paths(message: str, plan: Plan, folder: Path) -> str:
 def _describe(plan: Plan) -> dict[str, Any]:
     run = plan.run
     return {
-        "model": _model_file(plan.source, run.model.head)
-        if plan.source
-        else {"builder": run.model.builder, "kwargs": run.model.kwargs},
+        "model": _model_file(plan.source, run.model.head) if plan.source else _network(run.model),
         "source_sha256": cache_key.source_digest(run.model.builder) if run.model.builder else None,
         "data": plan.data.model_dump(exclude={"path", "cache", "tokenizer"})
         # The default is filled in here, so that the cache keys of earlier versions stay valid.
@@ -65,6 +67,11 @@ def _describe(plan: Plan) -> dict[str, Any]:
         "preprocess": run.preprocess,
         "weights": sha256_file(plan.weights) if plan.weights else None,
     }
+
+
+def _network(model: ModelConfig) -> dict[str, Any]:
+    pretrained = {"pretrained": model.pretrained.model_dump(exclude_defaults=True)} if model.pretrained else {}
+    return {"builder": model.builder, "kwargs": model.kwargs, **pretrained}
 
 
 def _model_file(source: Path, head: str | None) -> dict[str, str]:

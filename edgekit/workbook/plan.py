@@ -168,6 +168,8 @@ def _check_head(head: str, task: Task) -> None:
 def _parse_sections(path: Path, values: dict[str, Any]) -> tuple[RunConfig, dict[str, StageConfig], SourceConfig]:
     """Check every section of a config, and raise one ConfigError with the faults of all sections."""
     faults = FaultCollector()
+    if isinstance(values.get("model"), dict):
+        values = {**values, "model": resolve_paths(path, values["model"])}
     run: RunConfig = faults.collect(lambda: validate(RunConfig, values, "")) or _valid_part(values)
     run = faults.collect(lambda: config_file.with_reference_models(path, run)) or run
     shared = shared_options(run)

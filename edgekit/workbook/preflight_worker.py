@@ -121,8 +121,9 @@ def _configured_networks(plan: Plan) -> Iterator[tuple[str, NetworkConfig]]:
         yield f"distill.candidates.{number}", candidate
     for number, teacher in enumerate(distill.teachers):
         if teacher.builder:
-            yield f"distill.teachers.{number}", NetworkConfig(
-                builder=teacher.builder, kwargs=teacher.kwargs, pretrained=teacher.pretrained
+            yield (
+                f"distill.teachers.{number}",
+                NetworkConfig(builder=teacher.builder, kwargs=teacher.kwargs, pretrained=teacher.pretrained),
             )
 
 
@@ -188,9 +189,7 @@ def _check_network(plan: Plan, data: Data, field: str, network: NetworkConfig) -
     # any builder will do here, because the outputs depend only on the data and the arguments
     expected_outputs = spec_for(data, network.builder, model_kwargs, plan.run.preprocess).outputs
     try:
-        spec = spec_for(
-            data, network.builder, network.kwargs, plan.run.preprocess, pretrained=network.pretrained
-        )
+        spec = spec_for(data, network.builder, network.kwargs, plan.run.preprocess, pretrained=network.pretrained)
         if spec.outputs != expected_outputs:
             raise ConfigError(
                 f"{network.builder} gives outputs of shape {spec.outputs}, but the baseline gives "

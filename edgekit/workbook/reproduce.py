@@ -39,7 +39,11 @@ RECORD_FIELDS = {
 }
 MODEL_FILE_LISTS = ("distill.teachers", "benchmark.rivals")
 """Options that list model files. A bundle records only the names of these files; `--set` gives their folder."""
-UNRECORDED_PATHS = ("data.path", "data.cache", "data.tokenizer", "model.weights", "model.source", *MODEL_FILE_LISTS)
+PRETRAINED_FILES = ("model.pretrained.file", "distill.student.pretrained.file")
+UNRECORDED_PATHS = (
+    *("data.path", "data.cache", "data.tokenizer", "model.weights", "model.source"),
+    *(*PRETRAINED_FILES, *MODEL_FILE_LISTS),
+)
 """Options with paths. No bundle records these, so `--set` may give them."""
 
 Say = Callable[[str], None]
@@ -198,7 +202,7 @@ def _recorded_plan(record: dict[str, Any], settings: Sequence[str], working_fold
     try:
         plan = load_plan(config, [f"{name}={value}" for name, value in absolute.items()])
     except ConfigError as error:
-        unset = [name for name in ("data.path", "model.source") if name in str(error)]
+        unset = [name for name in ("data.path", "model.source", *PRETRAINED_FILES) if name in str(error)]
         hint = f"; name it with --set {unset[0]}=…" if unset else ""
         for field in MODEL_FILE_LISTS:
             hint = f"; name the folder that contains it with --set {field}=…" if field in str(error) else hint

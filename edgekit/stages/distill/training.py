@@ -135,6 +135,7 @@ class StudentTrainer:
                     device=self.config.device,
                     threads=self.config.threads,
                     training=self.config.training,
+                    pretrained=self.spec.pretrained,
                     distillation=distillation,
                     resume=self._checkpoint(name, epochs),
                     stop_epoch=stop_epoch,

@@ -12,6 +12,7 @@ from torch import nn
 
 from edgekit.core import artifacts, progress, tasks
 from edgekit.core.artifacts import Artifact
+from edgekit.core.config import Pretrained, validate
 from edgekit.data import Data
 from edgekit.models import dry_run, reparameterize, store
 from edgekit.models.cost import cost
@@ -19,6 +20,7 @@ from edgekit.models.eager import eager_input
 from edgekit.models.files import TITLES, task_outputs
 from edgekit.models.files.detector_readings import MAX_SAMPLES
 from edgekit.models.from_artifact import spec_for
+from edgekit.models.pretrained import load_backbone
 from edgekit.models.user_errors import reporting_failures
 from edgekit.stages.profile.config import LIBRARIES, ProfileConfig
 from edgekit.stages.profile.measure import measure
@@ -91,12 +93,17 @@ def profile(source: Artifact, data: Data, config: ProfileConfig, out: Path) -> A
     """Run the profile stage; see `edgekit.stages.profile`."""
     artifacts.begin(out)
     origin = json.loads(source.file("origin.json").read_text(encoding="utf-8"))
-    history, reparameterized = None, None
+    history, reparameterized, weights_report = None, None, None
     if "source" in origin["model"]:
         module, spec = load_model_file(source, origin, data, config, out / "model")
     else:
-        spec = spec_for(data, origin["model"]["builder"], origin["model"]["kwargs"], origin["preprocess"])
+        model = origin["model"]
+        pretrained = _pretrained(source, model["pretrained"]) if "pretrained" in model else None
+        spec = spec_for(data, model["builder"], model["kwargs"], origin["preprocess"], pretrained=pretrained)
         resume_folder = resume.folder_for(out, "profile", source, data.digest, config.model_dump(), LIBRARIES)
+        if pretrained:
+            weights_report = load_backbone(store.build(spec), pretrained)
+            print(f"Starts from {weights_report}")
         module, history = _train_or_load(source, data, config, spec, resume_folder, origin["weights"] is not None)
         compared_inputs = eager_input(data.validation.x[: reparameterize.COMPARED_SAMPLES], spec.preprocess)
         module, spec, reparameterized = reparameterize.merge_and_compare(module.cpu(), spec, compared_inputs)
@@ -128,9 +135,17 @@ def profile(source: Artifact, data: Data, config: ProfileConfig, out: Path) -> A
             **evidence,
             **({"reparameterized": reparameterized.row()} if reparameterized else {}),
             **({"data_notes": list(data.notes)} if data.notes else {}),
+            **({"pretrained": weights_report.row()} if weights_report else {}),
         },
         libraries=LIBRARIES,
     )
+
+
+def _pretrained(source: Artifact, section: dict[str, Any]) -> Pretrained:
+    """Return the weights to start from. A file is read from the origin's copy, because only its name is recorded."""
+    copied = {"file": str(source.file(section["file"]))} if "file" in section else {}
+    pretrained: Pretrained = validate(Pretrained, {**section, **copied}, "model.pretrained")
+    return pretrained
 
 
 def _train_or_load(
@@ -159,6 +174,7 @@ def _train_or_load(
             device=config.device,
             threads=config.threads,
             training=config.training,
+            pretrained=spec.pretrained,
             resume=resume_folder.checkpoint("baseline"),
         )
     return module, [dataclasses.asdict(epoch) for epoch in history.epochs]
