@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
@@ -138,6 +139,70 @@ def reduce_strides(strides: Sequence[int], reduction: int) -> list[int]:
     if math.prod(reduced) != reduction:
         raise ValueError(f"reduction must be a power of 2 from 1 to {math.prod(strides)}, got {reduction}")
     return reduced
+
+
+def default_reduction(input_shape: tuple[int, ...]) -> int:
+    """Return by how much a network for images divides height and width unless its user says otherwise.
+
+    The shorter side decides: 8 below 64 pixels, 16 below 128 pixels, and from there on 32, as in the papers, whose
+    images have 224x224. For sides from 32, the last map then has at least 4 pixels on each side. Raises ValueError if
+    the shape is not that of an image.
+    """
+    image_channels(input_shape)
+    side = min(input_shape[1:])
+    return 8 if side < 64 else 16 if side < 128 else 32
+
+
+def strides_for(
+    input_shape: tuple[int, ...], strides: Sequence[int], reduction: int | None = None, stem_stride: int | None = None
+) -> list[int]:
+    """Return the strides of a network for images of `input_shape`, from those of its published form.
+
+    `reduction` is by how much it divides height and width, by default that of `default_reduction`. With `stem_stride`,
+    the first stride is this, and the others divide by 8. Raises ValueError as `reduce_strides` does.
+    """
+    if stem_stride is not None:
+        return [stem_stride, *reduce_strides(strides[1:], 8)]
+    return reduce_strides(strides, default_reduction(input_shape) if reduction is None else reduction)
+
+
+Padding = Literal["symmetric", "tensorflow"]
+TENSORFLOW_EPS = 1e-3
+"""What TensorFlow's batch normalisation adds to the variance; PyTorch's adds 1e-5."""
+
+
+def set_padding(network: nn.Module, padding: Padding, input_shape: tuple[int, ...]) -> nn.Module:
+    """Give a network of odd kernels the padding of the framework that its weights come from, in place, and return it.
+
+    "symmetric" leaves the network as it is. With "tensorflow", it computes what the same layers compute in TensorFlow
+    with "SAME" padding, for images of `input_shape`: if the padding of a strided convolution is an odd number of
+    pixels, the bottom and right get one more than the top and left, and batch norms use `TENSORFLOW_EPS`. The names of
+    tensors stay the same. The strided convolutions must come one after the other, each as the first layer of a
+    Sequential. Raises ValueError if there is no such padding.
+    """
+    if padding not in get_args(Padding):
+        raise ValueError(f"got padding {padding!r}; known: {', '.join(get_args(Padding))}")
+    if padding == "symmetric":
+        return network
+    sides = input_shape[1:]
+    for name, layer in list(network.named_modules()):
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.eps = TENSORFLOW_EPS
+        elif isinstance(layer, nn.Conv2d) and layer.stride != (1, 1):
+            (top, bottom), (left, right) = map(same_padding, sides, layer.kernel_size, layer.stride)
+            if (top, left) != (bottom, right):
+                layer.padding, block = (0, 0), name.rpartition(".")[0]
+                layers: OrderedDict[str, nn.Module] = OrderedDict(pad=nn.ZeroPad2d((left, right, top, bottom)))
+                layers.update(network.get_submodule(block).named_children())
+                network.set_submodule(block, nn.Sequential(layers))
+            sides = tuple(-(-side // stride) for side, stride in zip(sides, layer.stride, strict=True))
+    return network
+
+
+def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
+    """Return how many pixels TensorFlow's "SAME" padding adds before and after `size` pixels."""
+    total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
+    return total // 2, total - total // 2
 
 
 def check_multipliers(name: str, **multiples: float) -> None:

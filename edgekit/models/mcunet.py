@@ -15,8 +15,8 @@ from edgekit.models.layers import (
     classifier,
     conv_bn_relu,
     image_channels,
-    reduce_strides,
     round_channels,
+    strides_for,
 )
 
 STEM = 16
@@ -40,16 +40,16 @@ def mcunet(
     input_shape: tuple[int, ...],
     num_classes: int,
     alpha: float = 1.0,
-    reduction: int = 8,
+    reduction: int | None = None,
 ) -> nn.Module:
     """Build a network (N, C, H, W) -> logits.
 
-    `alpha` multiplies the channels of every layer. `reduction` divides height and width: use 8 for 32x32, 16 for 96x96
-    and 32 for 224x224. With alpha 1 and 10 classes there are 382,778 parameters on 1 channel and 383,066 on 3, and
-    18.0 M multiply-adds at 32x32x3.
+    `alpha` multiplies the channels of every layer. `reduction` divides height and width; by default, the size of
+    the image decides (`layers.default_reduction`). With alpha 1 and 10 classes there are 382,778 parameters on 1
+    channel and 383,066 on 3, and 18.0 M multiply-adds at 32x32x3.
     """
     check_multipliers("mcunet", alpha=alpha)
-    stem_stride, *strides = reduce_strides((2, *(block[-1] for block in BLOCKS)), reduction)
+    stem_stride, *strides = strides_for(input_shape, (2, *(block[-1] for block in BLOCKS)), reduction)
     inputs = round_channels(STEM * alpha)
     layers: list[nn.Module] = [conv_bn_relu(image_channels(input_shape), inputs, 3, stem_stride)]
     for (kernel, expansion, channels, _), stride in zip(BLOCKS, strides, strict=True):

@@ -1,6 +1,6 @@
 """MobileNetV4-Conv-Small (Qin et al. 2024, "MobileNetV4: Universal Models for the Mobile Ecosystem").
 
-With alpha 1, last 1280 and reduction 32 it is the network of the paper, with 3,774,024 parameters for 1,000 classes.
+With alpha 1, last 1280 and images of 224x224 it is the network of the paper, with 3,774,024 parameters for 1,000 classes.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from edgekit.models.layers import (
     conv_bn,
     conv_bn_relu,
     image_channels,
-    reduce_strides,
     round_channels,
+    strides_for,
 )
 
 CONVOLUTIONS = ((32, 3, 2), (32, 3, 2), (32, 1, 1), (96, 3, 2), (64, 1, 1))
@@ -58,16 +58,17 @@ class UniversalInvertedBottleneck(nn.Module):
 
 
 def mobilenet_v4_small(
-    input_shape: tuple[int, ...], num_classes: int, alpha: float = 0.35, last: int = 256, reduction: int = 8
+    input_shape: tuple[int, ...], num_classes: int, alpha: float = 0.35, last: int = 256, reduction: int | None = None
 ) -> nn.Module:
     """Build a network (N, C, H, W) -> logits.
 
     `alpha` multiplies the channels of every layer except the hidden layer at the end, which has `last` units.
-    `reduction` divides height and width: use 8 for 32x32, 16 for 96x96 and 32 for 224x224. With alpha 0.35, last 256
-    and 10 classes there are 277,786 parameters on 1 channel and 278,074 on 3, and 9.7 M multiply-adds at 32x32x3.
+    `reduction` divides height and width; by default, the size of the image decides (`layers.default_reduction`). With
+    alpha 0.35, last 256 and 10 classes there are 277,786 parameters on 1 channel and 278,074 on 3, and 9.7 M
+    multiply-adds at 32x32x3.
     """
     check_multipliers("mobilenet_v4_small", alpha=alpha, last=last)
-    strides = reduce_strides([stride for *_, stride in (*CONVOLUTIONS, *BLOCKS)], reduction)
+    strides = strides_for(input_shape, [stride for *_, stride in (*CONVOLUTIONS, *BLOCKS)], reduction)
     inputs, layers = image_channels(input_shape), list[nn.Module]()
     for (channels, kernel, _), stride in zip(CONVOLUTIONS, strides, strict=False):
         outputs = round_channels(channels * alpha)

@@ -2,8 +2,8 @@
 
 In training, a block has three branches, 3x3, 1x1 and identity, each with batch normalisation. All are linear, so
 `reparameterized()` returns the same network with one 3x3 convolution for each block, and that is what devices get.
-With alpha 0.75, top 2.5, blocks 2, 4, 14, 1 and reduction 32 it is RepVGG-A0, with 9,108,968 parameters in training and
-8,309,384 afterwards, for 1,000 classes.
+With alpha 0.75, top 2.5, blocks 2, 4, 14, 1 and images of 224x224 it is RepVGG-A0, with 9,108,968 parameters in
+training and 8,309,384 afterwards, for 1,000 classes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-from edgekit.models.layers import check_multipliers, classifier, conv_bn, image_channels, reduce_strides, round_channels
+from edgekit.models.layers import check_multipliers, classifier, conv_bn, image_channels, round_channels, strides_for
 
 WIDTHS = (64, 128, 256, 512)
 """Channels of the stages with alpha and top 1; the stem has as many as the first stage, but at most 64."""
@@ -94,14 +94,15 @@ def repvgg(
     alpha: float = 0.25,
     top: float = 0.25,
     blocks: list[int] | None = None,
-    reduction: int = 8,
+    reduction: int | None = None,
 ) -> nn.Module:
     """Build a network (N, C, H, W) -> logits.
 
     `alpha` multiplies the channels of the first three stages, and `top` those of the last. `blocks` has one entry for
-    each of the four stages, by default 1, 2, 4, 1. `reduction` divides height and width: use 8 for 32x32, 16 for 96x96
-    and 32 for 224x224. With alpha 0.25, top 0.25 and 10 classes there are, in training, 247,050 parameters on 1 channel
-    and 247,370 on 3. The merged network has 221,082 on 3 channels, and 15.8 M multiply-adds at 32x32x3.
+    each of the four stages, by default 1, 2, 4, 1. `reduction` divides height and width; by default, the size of the
+    image decides (`layers.default_reduction`). With alpha 0.25, top 0.25 and 10 classes there are, in training, 247,050
+    parameters on 1 channel and 247,370 on 3. The merged network has 221,082 on 3 channels, and 15.8 M multiply-adds at
+    32x32x3.
     """
     check_multipliers("repvgg", alpha=alpha, top=top)
     depths = [1, 2, 4, 1] if blocks is None else list(blocks)
@@ -109,7 +110,7 @@ def repvgg(
         raise ValueError(f"repvgg needs blocks for {len(WIDTHS)} stages, one or more in each, got {depths}")
     multiples = (alpha, alpha, alpha, top)
     widths = [round_channels(width * multiple) for width, multiple in zip(WIDTHS, multiples, strict=True)]
-    stem_stride, *firsts = reduce_strides((2, 2, 2, 2, 2), reduction)
+    stem_stride, *firsts = strides_for(input_shape, (2, 2, 2, 2, 2), reduction)
     inputs = min(64, widths[0])
     layers: list[nn.Module] = [RepVGGBlock(image_channels(input_shape), inputs, stem_stride)]
     for outputs, depth, first in zip(widths, depths, firsts, strict=True):

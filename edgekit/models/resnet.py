@@ -1,4 +1,4 @@
-"""CIFAR-style residual networks (He et al. 2015, section 4.2) and MLPerf Tiny's ResNet-8.
+"""Residual networks (He et al. 2015): those for CIFAR (section 4.2), MLPerf Tiny's ResNet-8, and ResNet-18.
 
 Shortcuts that change shape are 1x1 convolutions (option B). Parameter counts are for 10 classes.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from edgekit.models.layers import conv_bn, conv_bn_relu, image_channels
+from edgekit.models.layers import conv_bn, conv_bn_relu, default_reduction, image_channels, strides_for
 
 
 class BasicBlock(nn.Module):
@@ -32,21 +32,21 @@ class BasicBlock(nn.Module):
 class ResNet(nn.Module):
     """(N, C, H, W) -> logits (N, num_classes).
 
-    Each group of blocks has twice as many channels as the one before, and its first block has the group's stride.
+    The first group of blocks has the `width` of the stem, and each further group twice as many channels as the one
+    before. The first block of a group has the group's stride.
     """
 
     def __init__(
         self,
-        channels: int,
+        stem: nn.Module,
         num_classes: int,
         blocks: int,
         width: int,
-        stem_stride: int,
         strides: Sequence[int] = (1, 2, 2),
         **block: bool,
     ) -> None:
         super().__init__()
-        self.stem = conv_bn_relu(channels, width, 3, stem_stride, bias=block.get("bias", False))
+        self.stem = stem
         layers: list[nn.Module] = []
         inputs = width
         for group, stride in enumerate(strides):
@@ -69,14 +69,15 @@ def resnet(
     num_classes: int,
     depth: int = 20,
     width: int = 16,
-    stem_stride: int = 1,
+    stem_stride: int | None = None,
     strides: list[int] | None = None,
 ) -> nn.Module:
     """Build a CIFAR ResNet of `depth` layers in groups; each group has twice as many channels as the one before.
 
     The first group has `width` channels. `strides` has one entry for each group, by default the paper's 1, 2, 2.
-    `depth` must be 2 plus a multiple of twice the number of groups. With depth 20 and width 16 there are 272,186
-    parameters on 1 channel and 272,474 on 3, and 40.8 M multiply-adds at 32x32x3.
+    `stem_stride` is by default 1 as in the paper, and 2 for images of 64x64 and larger. `depth` must be 2 plus a
+    multiple of twice the number of groups. With depth 20 and width 16 there are 272,186 parameters on 1 channel and
+    272,474 on 3, and 40.8 M multiply-adds at 32x32x3.
     """
     groups = [1, 2, 2] if strides is None else list(strides)
     if not groups:
@@ -85,13 +86,40 @@ def resnet(
     if depth < 2 + step or (depth - 2) % step:
         allowed = ", ".join(str(2 + step * blocks) for blocks in (1, 2, 3, 4, 5))
         raise ValueError(f"depth must be {step}n+2 ({allowed}, ...), got {depth}")
-    return ResNet(image_channels(input_shape), num_classes, (depth - 2) // step, width, stem_stride, groups)
+    return ResNet(_stem(input_shape, width, stem_stride), num_classes, (depth - 2) // step, width, groups)
 
 
-def resnet8(input_shape: tuple[int, ...], num_classes: int, width: int = 16, stem_stride: int = 1) -> nn.Module:
+def resnet8(
+    input_shape: tuple[int, ...], num_classes: int, width: int = 16, stem_stride: int | None = None
+) -> nn.Module:
     """Build MLPerf Tiny's ResNet-8, which has biased convolutions and shortcuts without normalisation.
 
-    With width 16 there are 77,898 parameters on 1 channel and 78,186 on 3 (Keras reports 78,666, because it includes
+    `stem_stride` is by default 1 as in MLPerf Tiny, and 2 for images of 64x64 and larger. With width 16 there are 77,898 parameters on 1 channel and 78,186 on 3 (Keras reports 78,666, because it includes
     the 480 running statistics), and 12.5 M multiply-adds at 32x32x3.
     """
-    return ResNet(image_channels(input_shape), num_classes, 1, width, stem_stride, bias=True, shortcut_norm=False)
+    stem = _stem(input_shape, width, stem_stride, bias=True)
+    return ResNet(stem, num_classes, 1, width, bias=True, shortcut_norm=False)
+
+
+def _stem(input_shape: tuple[int, ...], width: int, stride: int | None, bias: bool = False) -> nn.Module:
+    if stride is None:
+        stride = 1 if default_reduction(input_shape) == 8 else 2
+    return conv_bn_relu(image_channels(input_shape), width, 3, stride, bias=bias)
+
+
+def resnet18(
+    input_shape: tuple[int, ...], num_classes: int, width: int = 64, reduction: int | None = None
+) -> nn.Module:
+    """Build ResNet-18, which has four groups of two blocks; the first group has `width` channels.
+
+    `reduction` divides height and width; by default, the size of the image decides (`layers.default_reduction`). With
+    width 64 and images of 224x224, this is the network of table 1 of the paper, with 11,689,512 parameters for 1,000
+    classes: a 7x7 convolution of stride 2 and a maximum over 3x3 pixels come before the blocks. With a reduction of 16
+    the first convolution is 3x3 and has stride 1, and from 8 on there is no maximum either, as in networks for CIFAR.
+    Then, with 10 classes, there are 11,172,810 parameters on 1 channel and 11,173,962 on 3, and 555.4 M multiply-adds at 32x32x3.
+    """
+    stem_stride, pool_stride, *strides = strides_for(input_shape, (2, 2, 1, 2, 2, 2), reduction)
+    stem = conv_bn_relu(image_channels(input_shape), width, 7 if stem_stride == 2 else 3, stem_stride)
+    if pool_stride == 2:
+        stem.append(nn.MaxPool2d(3, 2, padding=1))
+    return ResNet(stem, num_classes, 2, width, strides)
