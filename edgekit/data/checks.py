@@ -66,7 +66,7 @@ def normalize_pools(pools: Pools, task: Task = "classification", classes: tuple[
 
 
 def _with_classes(pools: Pools, task: Task, classes: tuple[str, ...]) -> Pools:
-    """Return pools whose labels are numbers of the given classes.
+    """Return pools whose labels are indices into `classes`.
 
     Raises
     ------
