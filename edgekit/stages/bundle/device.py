@@ -180,9 +180,9 @@ def _describe_tensor_file(raw: RawSpec) -> str:
     names = [each["name"] for each in raw.tensors or ()]
     arrays = ", ".join(f"{name!r}: …" for name in names)
     return (
-        f'`sample.npz` must be in the format that `numpy.savez("sample.npz", **{{{arrays}}})` writes. It holds one array '
-        "for each tensor, and each array has exactly the shape that `Input` states above. In Python, a sample is a mapping of "
-        "these arrays.\n"
+        f'`sample.npz` must be in the format that `numpy.savez("sample.npz", **{{{arrays}}})` writes. It holds one '
+        "array for each tensor, and each array has exactly the shape that `Input` states above. In Python, a sample is "
+        "a mapping of these arrays.\n"
     )
 
 
