@@ -115,7 +115,7 @@ def _in_package(package: str, filename: str | None) -> Path:
     weights = {file.name: Path(str(file.locate())) for file in files if file.suffix in SUFFIXES}
     if filename is None and len(weights) == 1:
         return next(iter(weights.values()))
-    contained = f"{package} contains {', '.join(sorted(weights)) or f'no {", ".join(SUFFIXES)} file'}"
+    contained = f"{package} contains {', '.join(sorted(weights)) or 'no file of weights'}"
     if filename is None:
         raise ConfigError(f"package: {contained}" + ("; name one of them as filename" if weights else ""))
     if filename not in weights:
@@ -158,6 +158,7 @@ def _download(repository: str, filename: str, revision: str | None) -> Path:
 
 LICENCE_TITLES = {
     "Apache License Version 2.0": "Apache-2.0",
+    "Apache Software License 2.0": "Apache-2.0",
     "MIT License": "MIT",
     "BSD 3-Clause License": "BSD-3-Clause",
 }

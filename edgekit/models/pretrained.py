@@ -120,8 +120,8 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
     except Exception as error:  # damaged files raise many classes of exceptions, those with code UnpicklingError
         if "weights_only" in str(error) or "Weights only load failed" in str(error):
             raise ModelError(
-                f"{path.name}: contains Python objects besides tensors, which could run code when they are loaded; save "
-                "the state dict alone: torch.save(net.state_dict(), path)"
+                f"{path.name}: contains Python objects besides tensors, which could run code when they are loaded; "
+                "save the state dict alone: torch.save(net.state_dict(), path)"
             ) from None
         reason = " ".join(str(error).split())[:120]
         raise ModelError(f"{path.name}: not a checkpoint of torch.save ({type(error).__name__}: {reason})") from None
