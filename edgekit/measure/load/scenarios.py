@@ -94,9 +94,9 @@ class Percentile:
 class LoadResult:
     """The result of one run of LoadGen.
 
-    A latency counts from the intended start of its query, which in `server` is the scheduled arrival. `offline` has a
-    latency for each sample, all from the start of its single query, so `throughput_per_s` and `service_p50_ms` are more
-    informative there.
+    A latency counts from the intended start of its query, which in `server` is the scheduled arrival. In `offline`,
+    each sample has a latency, and all of them count from the start of the one query that holds all samples. They
+    include the wait for the samples before, so `throughput_per_s` and `service_p50_ms` are more informative there.
     """
 
     scenario: Scenario
