@@ -111,7 +111,10 @@ def _check_masks(splits: dict[str, Split]) -> None:
 def _split(name: str, split: Split, kind: Kind) -> Split:
     x, y = split.x, split.y
     if x.ndim < 2 or y.ndim < 1 or len(x) != len(y):
-        raise DataError(f"{name}: samples have shape {x.shape} and labels {y.shape}; both must have the same length")
+        raise DataError(
+            f"{name}: samples have shape {x.shape} and labels {y.shape}; give n samples of at least one axis each, "
+            "(n, …), and n labels"
+        )
     if not len(x):
         raise DataError(f"{name}: no samples; leave the split out or add samples to it")
     return replace(split, x=_check_samples(name, x, kind), groups=_normalize_groups(name, split))

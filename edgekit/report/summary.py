@@ -213,11 +213,11 @@ def _not_kept(result: Result, has_report: bool) -> str:
     outcomes += [f"{len(left_out)} could not be made"] if left_out else []
     variants_text = f"Of {variants} variants, {' and '.join(outcomes)}. " if outcomes else ""
     ways = "1 way" if len(steps) == 1 else f"{len(steps)} ways"
-    steps_text = f"The stages tried and rejected {ways} to make the model smaller or faster. " if steps else ""
+    steps_text = f"The stages also tried and rejected {ways} to make the model smaller or faster. " if steps else ""
     if not variants_text and not steps_text:
         return ""
     reasons = "reasons" if len(steps) + len(outside) + len(left_out) > 1 else "reason"
-    return f"{steps_text}{variants_text}The {where} the {reasons}."
+    return f"{variants_text}{steps_text}The {where} the {reasons}."
 
 
 def _path_lines(result: Result, folder: Path, has_report: bool) -> Iterator[tuple[str, str]]:

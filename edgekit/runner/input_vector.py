@@ -145,6 +145,6 @@ def check_values(raw: np.ndarray, tensors: Sequence[Mapping[str, Any]]) -> None:
                 for each in (part.min(), part.max(), *limits)
             )
             raise InputError(
-                f"sample: tensor {name}: values from {low} to {high}; the bundle takes {lowest} to {highest}, "
+                f"sample: tensor {name}: values from {low} to {high}; the bundle takes {lowest} to {highest}; "
                 "prepare the tensor like the training data"
             )

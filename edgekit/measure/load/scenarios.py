@@ -94,8 +94,9 @@ class Percentile:
 class LoadResult:
     """The result of one run of LoadGen.
 
-    Latencies count from the intended start of a query: in `server`, from its scheduled arrival. In `offline` all count
-    from the start of the single query, so `throughput_per_s` and `service_p50_ms` are more informative there.
+    A latency counts from the intended start of its query, which in `server` is the scheduled arrival. In `offline`,
+    each sample has a latency, and all of them count from the start of the one query that holds all samples. They
+    include the wait for the samples before, so `throughput_per_s` and `service_p50_ms` are more informative there.
     """
 
     scenario: Scenario
@@ -113,7 +114,7 @@ class LoadResult:
     loadgen_bytes: int | None  # the part of `peak_bytes` that LoadGen uses for its list of queries
     p99_bound_ms: float | None  # server only
     meets: bool | None  # whether the p99 is within the bound and no query failed
-    sure: bool | None  # whether LoadGen's statistical test confirms at 99 % that the bound is met; server only
+    sure: bool | None  # whether LoadGen's test is 99 % confident that the p99 is within the bound; server only
     short: bool
     why_short: str
     seen: Conditions  # the state of the machine during the run

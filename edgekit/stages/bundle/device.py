@@ -208,7 +208,7 @@ def _describe_output(manifest: Manifest) -> str:
     if manifest.task == "classification":
         return f"scores of {len(manifest.labels)} classes"
     if manifest.task == "multi_label":
-        return f"any of {', '.join(manifest.labels)}"
+        return f"any number of these labels, or none: {', '.join(manifest.labels)}"
     if manifest.task == "anomaly":
         return f"an anomaly if the mean squared error of the reconstruction is above {manifest.threshold:.6g}"
     if manifest.task == "detection":

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 POLL_S = 1.0
 ANSWER_LIMIT_S = 10.0
 NO_WORKER_LIMIT_S = 60.0
-"""Seconds to wait for a usable worker, which is as long as a restarted worker needs to come back."""
+"""Seconds to wait for a usable worker: enough for a restarted worker to come back."""
 
 
 @contextmanager
@@ -163,9 +163,9 @@ class _JobRun:
             try:
                 answer = future.result(timeout=ANSWER_LIMIT_S)
             except Exception as error:  # Dask raises many exception classes of its own
-                answer = {"died": f"its process did not answer ({error or type(error).__name__})"}
+                answer = {"died": f"no answer came back through Dask ({error or type(error).__name__})"}
             if "died" in answer:
-                self._retry(number, address, f"it lost the job: {answer['died']}", JobLost)
+                self._retry(number, address, f"the job was lost: {answer['died']}", JobLost)
             else:
                 self._accept(number, address, Answer(**answer))
 
