@@ -125,31 +125,23 @@ def _in_package(package: str, filename: str | None) -> Path:
 
 def _download(repository: str, filename: str, revision: str | None) -> Path:
     """Return the path of a file of the Hub in its cache. It is downloaded if it is not there yet."""
+    import huggingface_hub
+    from huggingface_hub import errors
+
     try:
-        import huggingface_hub
-        from huggingface_hub.errors import (
-            EntryNotFoundError,
-            HFValidationError,
-            LocalEntryNotFoundError,
-            RepositoryNotFoundError,
-            RevisionNotFoundError,
-        )
-    except ImportError:
-        raise ConfigError("hub: needs the package huggingface-hub; pip install huggingface-hub") from None
-    cached = huggingface_hub.try_to_load_from_cache(repository, filename, revision=revision)
-    if isinstance(cached, str):
-        return Path(cached)
-    try:
+        cached = huggingface_hub.try_to_load_from_cache(repository, filename, revision=revision)
+        if isinstance(cached, str):
+            return Path(cached)
         return Path(huggingface_hub.hf_hub_download(repository, filename, revision=revision))
-    except LocalEntryNotFoundError:
+    except errors.LocalEntryNotFoundError:
         reason = "cannot be downloaded; connect to the network, or download the file and name it as file"
-    except RepositoryNotFoundError:
+    except errors.RepositoryNotFoundError:
         reason = "there is no such repository, or it is private; sign in with `hf auth login`"
-    except RevisionNotFoundError:
+    except errors.RevisionNotFoundError:
         reason = f"has no revision {revision!r}"
-    except EntryNotFoundError:
+    except errors.EntryNotFoundError:
         reason = f"has no file {filename!r}; name another one as filename"
-    except HFValidationError:
+    except errors.HFValidationError:
         reason = "is not the name of a repository; write owner/name"
     except OSError as error:
         reason = f"cannot be downloaded ({type(error).__name__}: {error})"
