@@ -1,8 +1,8 @@
 """The scenarios of a load test, the minimums that MLPerf requires, and the result of one run.
 
 `single_stream` sends each query when the one before has been answered. `server` sends queries at the times of a Poisson
-process, however long the answers take. `offline` sends all samples at once. The names, the minimums and the definition
-of a latency follow the MLPerf Inference Rules (https://github.com/mlcommons/inference_policies, "Scenarios"; Reddi et
+process, however long the answers take. `offline` sends all samples at once. The queries are sent by LoadGen, MLPerf's
+load generator. The names, the minimums and the definition of a latency follow the MLPerf Inference Rules (https://github.com/mlcommons/inference_policies, "Scenarios"; Reddi et
 al., "MLPerf Inference Benchmark", 2019, arXiv:1911.02549).
 """
 
@@ -95,8 +95,9 @@ class LoadResult:
     """The result of one run of LoadGen.
 
     A latency counts from the intended start of its query, which in `server` is the scheduled arrival. In `offline`,
-    each sample has a latency, and all of them count from the start of the one query that holds all samples. They
-    include the wait for the samples before, so `throughput_per_s` and `service_p50_ms` are more informative there.
+    each sample has a latency, and all of them count from the start of the one query that holds all samples. These
+    latencies include the time spent waiting for the preceding samples, so in `offline`, `throughput_per_s` and
+    `service_p50_ms` are more informative.
     """
 
     scenario: Scenario
