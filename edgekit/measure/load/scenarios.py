@@ -2,8 +2,9 @@
 
 `single_stream` sends each query when the one before has been answered. `server` sends queries at the times of a Poisson
 process, however long the answers take. `offline` sends all samples at once. The queries are sent by LoadGen, MLPerf's
-load generator. The names, the minimums and the definition of a latency follow the MLPerf Inference Rules (https://github.com/mlcommons/inference_policies, "Scenarios"; Reddi et
-al., "MLPerf Inference Benchmark", 2019, arXiv:1911.02549).
+load generator. The names, the minimums and the definition of a latency follow the MLPerf Inference Rules
+(https://github.com/mlcommons/inference_policies, "Scenarios"; Reddi et al., "MLPerf Inference Benchmark", 2019,
+arXiv:1911.02549).
 """
 
 from __future__ import annotations
