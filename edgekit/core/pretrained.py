@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path, PurePath
 from typing import Any
@@ -182,3 +183,26 @@ def _licence_of_package(package: str) -> str | None:
     beginnings = [" ".join(Path(str(file.locate())).read_text("utf-8", "replace").split()) for file in files]
     matches = (spdx for begin in beginnings for title, spdx in LICENCE_TITLES.items() if begin.startswith(title))
     return next(matches, None)
+
+
+def recorded_weights(configs: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return name, SHA-256 and licence (empty if unknown) of all trained weights that recorded configs mention."""
+    rows: dict[str, dict[str, str]] = {}
+
+    def collect(value: object) -> None:
+        if isinstance(value, list):
+            for item in value:
+                collect(item)
+        elif isinstance(value, Mapping):
+            for key, item in value.items():
+                if key == "pretrained" and isinstance(item, Mapping):
+                    name = next(item[origin] for origin in ORIGINS if item.get(origin))
+                    rows[item["sha256"]] = {
+                        "name": name, "sha256": item["sha256"], "licence": item.get("licence") or "",
+                    }  # fmt: skip
+                else:
+                    collect(item)
+
+    for config in configs:
+        collect(config)
+    return list(rows.values())

@@ -15,6 +15,7 @@ from edgekit.core.artifacts import RECORD, Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.errors import StageError, TrustError
 from edgekit.core.hashing import digest, sha256_file
+from edgekit.core.pretrained import recorded_weights
 from edgekit.core.run_folder import ORIGIN, stage_folder
 from edgekit.core.schema.result import SCHEMA, Result
 from edgekit.report import costs, rejected_steps
@@ -43,11 +44,13 @@ def build_result(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     notes = benchmark.ancestor("profile").metrics.get("data_notes", [])
     bundle = artifacts.load(stage_folder(folder, "bundle")) if metrics["verdict"]["met"] else None
     chain = costs.ancestry(bundle or benchmark)
+    weights = recorded_weights(artifact.config for artifact in chain)
     cost = costs.cost_of_run(benchmark, chain, costs.prices_of((config.get("benchmark") or {}).get("cost")))
     return {
         "task": benchmark.config["task"],
         "data_digest": benchmark.data_digest,
         **({"data_notes": notes} if notes else {}),
+        **({"pretrained": weights} if weights else {}),
         "verdict": metrics["verdict"],
         "nearest_miss": metrics["nearest_miss"],
         "unmet": metrics["unmet"],

@@ -23,6 +23,7 @@ from edgekit.core.schema.limits import BudgetLimits
 from edgekit.core.schema.loads import Loads
 from edgekit.core.schema.record import Record, Sha256, Timestamp
 from edgekit.core.schema.streams import StreamResult
+from edgekit.core.schema.training import TrainedWeights
 from edgekit.core.schema.variants import (
     BaselineRow,
     BudgetMet,
@@ -106,6 +107,11 @@ class Result(Record):
     data_notes: NotRequired[
         Annotated[
             list[str], Field(description="what was skipped or changed while reading the data; absent if nothing was")
+        ]
+    ]
+    pretrained: NotRequired[
+        Annotated[
+            list[TrainedWeights], Field(description="trained weights from which training started; absent if none")
         ]
     ]
     budget: Annotated[BudgetLimits, Field(description="the limits that variants had to meet")]

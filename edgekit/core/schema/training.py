@@ -7,6 +7,17 @@ from typing import Any, NotRequired
 from edgekit.core.schema.record import Record
 
 
+class TrainedWeights(Record):
+    """Weights of a package, a file or a hub from which a network started.
+
+    The licence is empty if it is unknown.
+    """
+
+    name: str
+    sha256: str
+    licence: str
+
+
 class Epoch(Record):
     """One epoch of a training."""
 

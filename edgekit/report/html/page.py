@@ -43,6 +43,7 @@ def build_context(folder: Path, result: Result, links: list[NotebookPage]) -> di
         "facts": outcome.facts(result),
         "targets": outcome.targets_grid(result),
         "data_notes": result.get("data_notes", []),
+        "pretrained": result.get("pretrained", []),
         "missed": [
             *outcome.missed_lines(result),
             *outcome.leakage_lines(result),

@@ -8,7 +8,7 @@ import platform
 import site
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -96,15 +96,17 @@ TIMEOUT_S = 300
 FIX = "`pip install cyclonedx-bom` installs cyclonedx-py"
 
 
-def write_sbom(out: Path) -> None:
+def write_sbom(out: Path, weights: Sequence[Mapping[str, str]] = ()) -> None:
     """Write environment.lock and sbom.cdx.json to `out`, next to the bundles.
+
+    `weights` are the rows of `edgekit.core.pretrained.recorded_weights`: weights from which training started.
 
     Both describe this machine, so no content digest covers them. They contain no paths.
 
     Raises StageError if cyclonedx-py is missing or fails.
     """
     (out / LOCK).write_text(environment_lock(), encoding="utf-8")
-    write_json(out / SBOM, build_sbom(out))
+    write_json(out / SBOM, build_sbom(out, weights))
 
 
 def environment_lock() -> str:
@@ -145,7 +147,7 @@ def _requirement_line(distribution: metadata.Distribution) -> str:
     return f"{name} @ {url}{part}"
 
 
-def build_sbom(folder: Path) -> dict[str, Any]:
+def build_sbom(folder: Path, weights: Sequence[Mapping[str, str]] = ()) -> dict[str, Any]:
     """Return the SBOM that `cyclonedx-py environment` writes for this interpreter, checked by CycloneDX's validator.
 
     The tool runs in `folder`, which must not contain Python modules, because the tool could import them.
@@ -153,8 +155,21 @@ def build_sbom(folder: Path) -> dict[str, Any]:
     sbom = json.loads(_run_cyclonedx(folder))
     for component in sbom["components"]:
         _drop_links(component)
+    sbom["components"] += [_weights_component(row) for row in weights]
     _validate(sbom)
     return dict(sbom)
+
+
+def _weights_component(row: Mapping[str, str]) -> dict[str, Any]:
+    """Describe trained weights as CycloneDX does models."""
+    licences = {"licenses": [{"license": {"name": row["licence"]}}]} if row["licence"] else {}
+    return {
+        "type": "machine-learning-model",
+        "bom-ref": f"weights-{row['sha256'][:16]}",
+        "name": row["name"],
+        "hashes": [{"alg": "SHA-256", "content": row["sha256"]}],
+        **licences,
+    }
 
 
 def _run_cyclonedx(folder: Path) -> str:

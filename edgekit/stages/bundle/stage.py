@@ -13,6 +13,7 @@ from edgekit.core import artifacts, golden, progress, tasks
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.errors import BudgetMissed
+from edgekit.core.pretrained import recorded_weights
 from edgekit.core.schema.streams import StreamResult
 from edgekit.core.tasks import anomaly
 from edgekit.core.variants import Variant, open_variant, read_model_files, read_variants
@@ -63,7 +64,7 @@ def bundle(source: Artifact, data: Data, config: BundleConfig, out: Path) -> Art
         for target in progress.track(list(winners), "bundle", "packing {}".format)
     }
     with progress.step("writing the software bill of materials (SBOM)"):
-        provenance.write_sbom(out)
+        provenance.write_sbom(out, recorded_weights(each.config for each in _chain(source)))
     selftests = {
         target: run_selftest(out / RUNNER, out / packed[target]["file"])
         for target in progress.track(list(packed), "self-test", "running the bundle for {} in a fresh process".format)
@@ -162,9 +163,13 @@ def _pack(
 
 def provenance_of(source: Artifact, config: BundleConfig) -> dict[str, Any]:
     """Return the provenance of the bundles that are made from `source` with `config`."""
-    chain = [artifact for stage in ("origin", *STAGES) if (artifact := source.find_ancestor(stage))]
     decisions = provenance.measured_decisions(source)
-    return provenance.provenance_record(chain, "bundle", config.model_dump(), decisions)
+    return provenance.provenance_record(_chain(source), "bundle", config.model_dump(), decisions)
+
+
+def _chain(source: Artifact) -> list[Artifact]:
+    """Return the artifacts from which bundles are made, the origin first."""
+    return [artifact for stage in ("origin", *STAGES) if (artifact := source.find_ancestor(stage))]
 
 
 def _golden_answers(
