@@ -130,7 +130,7 @@ def _check_images(name: str, x: np.ndarray) -> np.ndarray:
     if x.dtype != np.uint8 or x.ndim != 4 or x.shape[3] not in (1, 3) or 0 in x.shape:
         raise DataError(
             f"{name}: images are {x.dtype} of shape {x.shape}; they must be uint8 (n, height, width, 1 or 3), "
-            "as a camera gives them: leave the pixel values from 0 to 255, and scale them in `preprocess`"
+            "as a camera gives them: keep the pixel values in the range 0 to 255, and scale them in `preprocess`"
         )
     return x
 
