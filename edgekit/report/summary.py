@@ -212,8 +212,8 @@ def _not_kept(result: Result, has_report: bool) -> str:
     outcomes = [f"{len(outside)} exceed the budget"] if outside and result["winners"] else []
     outcomes += [f"{len(left_out)} could not be made"] if left_out else []
     variants_text = f"Of {variants} variants, {' and '.join(outcomes)}. " if outcomes else ""
-    ways = "1 way" if len(steps) == 1 else f"{len(steps)} ways"
-    steps_text = f"The stages also tried and rejected {ways} to make the model smaller or faster. " if steps else ""
+    ways, them = ("1 other way", "it") if len(steps) == 1 else (f"{len(steps)} other ways", "them")
+    steps_text = f"The stages tried {ways} to make the model smaller or faster, and rejected {them}. " if steps else ""
     if not variants_text and not steps_text:
         return ""
     reasons = "reasons" if len(steps) + len(outside) + len(left_out) > 1 else "reason"
