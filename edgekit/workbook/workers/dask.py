@@ -142,8 +142,8 @@ class _JobRun:
     def _avoids(self, number: int, address: str) -> bool:
         """Whether the worker at `address` should leave the job to another worker.
 
-        It should if it is not eligible for the job, or if the job has failed on it and there is an eligible worker on
-        which the job has not failed yet.
+        It should leave the job if it is not eligible for it, or if the job has failed on it and has not yet failed on
+        some other eligible worker.
         """
         eligible = self._eligible_workers(number)
         return address not in eligible or (
