@@ -112,8 +112,8 @@ def _split(name: str, split: Split, kind: Kind) -> Split:
     x, y = split.x, split.y
     if x.ndim < 2 or y.ndim < 1 or len(x) != len(y):
         raise DataError(
-            f"{name}: samples have shape {x.shape} and labels {y.shape}; give n labels, and "
-            "an array of n samples with shape (n, …) in which each sample has at least one axis"
+            f"{name}: samples have shape {x.shape} and labels {y.shape}; give an array "
+            "of shape (n, …) that holds n samples, each with at least one axis, and n labels, one for each sample"
         )
     if not len(x):
         raise DataError(f"{name}: no samples; leave the split out or add samples to it")

@@ -209,7 +209,7 @@ def _not_kept(result: Result, has_report: bool) -> str:
     outside = {row["name"] for row in result["variants"] if not row.get("inside_budget", True)}
     steps = [row for row in result["rejected"] if row["what"] not in left_out | outside]
     variants = len(result["variants"]) - 1 + len(left_out)
-    parts = [f"Rejected steps: {len(steps)}. "] if steps else []
+    parts = [f"Changes tried and dropped: {len(steps)}. "] if steps else []
     parts += [f"Variants over the budget: {len(outside)} of {variants}. "] if outside and result["winners"] else []
     parts += [f"Variants that could not be made: {len(left_out)}. "] if left_out else []
     if not parts:

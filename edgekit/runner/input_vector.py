@@ -68,7 +68,7 @@ def as_vector(sample: Any, tensors: Sequence[Mapping[str, Any]] | None) -> np.nd
 def join_named(arrays: Mapping[str, Any], tensors: Sequence[Mapping[str, Any]]) -> np.ndarray:
     """Join arrays by name into one raw sample (width,).
 
-    `tensors` describe the arrays: they are `raw.tensors` in the bundle's manifest. A float tensor accepts any
+    `tensors`, which is `raw.tensors` in the bundle's manifest, describes the arrays. A float tensor accepts any
     float dtype, an integer tensor any integer dtype.
 
     Raises

@@ -40,7 +40,7 @@ ANSWER_ATTRIBUTES = {
 
 
 FIT_DESCRIPTIONS = {
-    "crop": "cropped around its middle to the right proportions and scaled",
+    "crop": "center-cropped to the proportions of the input and scaled",
     "stretch": "stretched",
     "letterbox": "letterboxed (scaled without distortion, then padded with bars)",
 }

@@ -142,8 +142,8 @@ class _JobRun:
     def _avoids(self, number: int, address: str) -> bool:
         """Whether the worker at `address` should leave the job to another worker.
 
-        It should if it is not eligible for the job, or if the job has failed on it and there is an eligible worker on
-        which the job has not failed yet.
+        A worker should leave the job if it is not eligible for the job, or if the job has failed on this worker and
+        there is still an eligible worker on which it has not failed.
         """
         eligible = self._eligible_workers(number)
         return address not in eligible or (
@@ -218,5 +218,6 @@ class _JobRun:
         if error_class is not TrustError:
             self._say(
                 job.name,
-                f"worker {address}: {reason}; the job is started again ({self._attempts[number] + 1} of {MAX_TRIES})",
+                f"worker {address}: {reason}; the job is started again "
+                f"(try {self._attempts[number] + 1} of {MAX_TRIES})",
             )

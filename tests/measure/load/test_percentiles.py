@@ -73,7 +73,7 @@ def test_noise_is_the_spread_of_neighbours_medians() -> None:
     ("keywords", "said"),
     [
         ({"scenario": "serve"}, "scenario: got 'serve'; use one of single_stream, server, offline"),
-        ({"seconds": 0.0}, "seconds: got 0; use a number above 0"),
+        ({"seconds": 0.0}, "seconds: got 0; use a finite number above 0"),
         ({"seconds": float("inf")}, "seconds: got inf"),
         ({"rate_per_s": -1.0}, "rate: got -1"),
         ({"p99_bound_ms": float("nan")}, "p99: got nan"),
