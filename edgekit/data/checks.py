@@ -113,7 +113,7 @@ def _split(name: str, split: Split, kind: Kind) -> Split:
     if x.ndim < 2 or y.ndim < 1 or len(x) != len(y):
         raise DataError(
             f"{name}: samples have shape {x.shape} and labels {y.shape}; give an array "
-            "of shape (n, …) that holds n samples, each with at least one axis, and n labels, one for each sample"
+            "of n samples, of shape (n, …) with at least two axes, and a second array of n labels, one for each sample"
         )
     if not len(x):
         raise DataError(f"{name}: no samples; leave the split out or add samples to it")

@@ -140,10 +140,10 @@ class _JobRun:
             self._active[address] = number, future
 
     def _avoids(self, number: int, address: str) -> bool:
-        """Whether the worker at `address` should leave the job to another worker.
+        """Whether the job must go to another worker than the one at `address`.
 
-        A worker should leave the job if it is not eligible for the job, or if the job has failed on this worker and
-        there is still an eligible worker on which it has not failed.
+        That is so if this worker is not eligible for the job. It is also so if this worker was given the job before and
+        returned no valid answer, as long as there is an eligible worker that has not been tried in vain.
         """
         eligible = self._eligible_workers(number)
         return address not in eligible or (
