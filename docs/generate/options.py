@@ -21,6 +21,7 @@ from edgekit.core.config import (
     Budget,
     ModelConfig,
     NetworkConfig,
+    Pretrained,
     TrainingOptions,
     TrainOptions,
 )
@@ -41,6 +42,7 @@ PARTS: dict[str, Model] = {
     "budget.size": RelativeSizeLimit,
     "budget.targets": TargetBudget,
     "model": ModelConfig,
+    "model.pretrained": Pretrained,
     "preprocess_tried": PreprocessRecord,
     "preprocess_tried.tried": TriedPreprocess,
     "training": TrainingOptions,

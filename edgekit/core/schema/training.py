@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NotRequired
+from typing import Annotated, Any, NotRequired
 
-from edgekit.core.schema.record import Record
+from pydantic import Field
+
+from edgekit.core.schema.record import Record, Sha256
 
 
 class TrainedWeights(Record):
@@ -13,9 +15,9 @@ class TrainedWeights(Record):
     The licence is empty if it is unknown.
     """
 
-    name: str
-    sha256: str
-    licence: str
+    name: Annotated[str, Field(description="the package, the file or the repository")]
+    sha256: Annotated[Sha256, Field(description="of the file")]
+    licence: Annotated[str, Field(description="SPDX identifier or name; empty if unknown")]
 
 
 class Epoch(Record):
