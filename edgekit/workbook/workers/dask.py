@@ -142,8 +142,8 @@ class _JobRun:
     def _avoids(self, number: int, address: str) -> bool:
         """Whether the job must go to another worker than the one at `address`.
 
-        That is so if this worker is not eligible for the job. It is also so if this worker was given the job before and
-        returned no valid answer, as long as there is an eligible worker that has not been tried in vain.
+        It must if this worker is not eligible for the job. It must also if this worker has already failed to return a
+        valid answer for the job, unless every eligible worker has.
         """
         eligible = self._eligible_workers(number)
         return address not in eligible or (
