@@ -140,10 +140,10 @@ class _JobRun:
             self._active[address] = number, future
 
     def _avoids(self, number: int, address: str) -> bool:
-        """Whether the job must go to another worker than the one at `address`.
+        """Return True if the job must not be given to the worker at `address`.
 
-        It must if this worker is not eligible for the job. It must also if this worker has already failed to return a
-        valid answer for the job, unless every eligible worker has.
+        The reason is that this worker is not eligible for the job, or that it has already failed at the job, and there
+        is an eligible worker that has not failed at it yet.
         """
         eligible = self._eligible_workers(number)
         return address not in eligible or (
