@@ -142,8 +142,10 @@ class _JobRun:
     def _avoids(self, number: int, address: str) -> bool:
         """Return True if the job must not be given to the worker at `address`.
 
-        The reason is that this worker is not eligible for the job, or that it has already failed at the job, and there
-        is an eligible worker that has not failed at it yet.
+        That is so in two cases:
+
+        - The worker is not eligible for the job.
+        - The worker has already failed at the job, and another eligible worker has not.
         """
         eligible = self._eligible_workers(number)
         return address not in eligible or (
