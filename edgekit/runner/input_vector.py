@@ -120,7 +120,7 @@ def _flat(value: Any, tensor: Mapping[str, Any]) -> np.ndarray:
         and not -LARGEST_EXACT_INTEGER <= int(array.min()) <= int(array.max()) <= LARGEST_EXACT_INTEGER
     ):
         raise InputError(f"tensor {name}: holds numbers beyond {LARGEST_EXACT_INTEGER}, which no bundle accepts")
-    with np.errstate(over="ignore"):  # a double beyond float32 becomes infinite, which the model refuses
+    with np.errstate(over="ignore"):  # a double beyond float32 becomes infinite, and Model.predict refuses infinity
         return array.reshape(-1).astype(np.float32)
 
 

@@ -140,10 +140,12 @@ class _JobRun:
             self._active[address] = number, future
 
     def _avoids(self, number: int, address: str) -> bool:
-        """Whether the job must go to another worker than the one at `address`.
+        """Return True if the job must not be given to the worker at `address`.
 
-        It must if this worker is not eligible for the job. It must also if this worker has already failed to return a
-        valid answer for the job, unless every eligible worker has.
+        That is so in two cases:
+
+        - The worker is not eligible for the job.
+        - The worker has already failed at the job, and another eligible worker has not.
         """
         eligible = self._eligible_workers(number)
         return address not in eligible or (
