@@ -44,6 +44,7 @@ def build_result(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     notes = benchmark.ancestor("profile").metrics.get("data_notes", [])
     bundle = artifacts.load(stage_folder(folder, "bundle")) if metrics["verdict"]["met"] else None
     chain = costs.ancestry(bundle or benchmark)
+    validated = benchmark.ancestor("profile").metrics.get("cross_validation")
     weights = recorded_weights(artifact.config for artifact in chain)
     cost = costs.cost_of_run(benchmark, chain, costs.prices_of((config.get("benchmark") or {}).get("cost")))
     return {
@@ -51,6 +52,7 @@ def build_result(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         "data_digest": benchmark.data_digest,
         **({"data_notes": notes} if notes else {}),
         **({"pretrained": weights} if weights else {}),
+        **({"cross_validation": validated} if validated else {}),
         "verdict": metrics["verdict"],
         "nearest_miss": metrics["nearest_miss"],
         "unmet": metrics["unmet"],

@@ -22,6 +22,7 @@ from edgekit.core import tasks
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import StageConfig
 from edgekit.core.errors import ConfigError, ConversionError, EdgekitError, ResourceError, TrustError
+from edgekit.core.tasks.accuracy_interval import accuracy_interval
 from edgekit.data import Data
 from edgekit.data import load as load_data
 from edgekit.measure import lane, references
@@ -126,7 +127,7 @@ def train_briefly(
         student, spec = open_model(distill)
         with lane.computing():
             scores = sample_scores(student, stage.data.validation, spec.preprocess, stage.data.task)
-        interval = model_files.accuracy_interval(scores, stage.plan.run.budget.accuracy_confidence)
+        interval = accuracy_interval(scores, stage.plan.run.budget.accuracy_confidence)
         return {"accuracy": round(tasks.accuracy(scores), 6), "interval": interval, "took_s": took_s}
 
     return _trial_result(train)

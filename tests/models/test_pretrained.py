@@ -13,6 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
@@ -194,7 +195,7 @@ def test_a_package_is_recorded_with_its_digest_and_licence() -> None:
 class Hub(http.server.BaseHTTPRequestHandler):
     """Answers as the Hugging Face Hub does for files of one repository."""
 
-    files: dict[str, bytes] = {}
+    files: ClassVar[dict[str, bytes]] = {}
 
     def do_HEAD(self) -> None:
         self._answer(with_body=False)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from edgekit.core.tasks import SampleScores
+from edgekit.core.tasks.accuracy_interval import accuracy_interval
 from edgekit.runner.bundle.manifest import TensorSpec
-from edgekit.search.model_files import ModelFiles, accuracy_interval
+from edgekit.search.model_files import ModelFiles
 
 X = (TensorSpec("x", (1, 4), "float32", "NC"),)
 

@@ -115,13 +115,19 @@ class ConfigDraft:
     def _profile(self, training: dict[str, Any]) -> list[str]:
         return [
             "profile:",
-            *entry_lines({**training, "compiling": False}, {
+            *entry_lines({**training, **self._folds(), "compiling": False}, {
+                "folds": "of a cross-validation, because the validation split is small; leave it out to save the time",
                 "epochs": f"of {-(-self.sizes.train // self.sizes.batch)} steps; raise it if accuracy still rises at "
                 "the end",
                 "augment": "random shifts; shift_flip adds mirror images, none leaves the pictures as they are",
                 "compiling": "true times torch.compile too, which takes a minute",
             }),
         ]  # fmt: skip
+
+    def _folds(self) -> dict[str, int]:
+        """Return the number of folds if a trained backbone is validated on few samples."""
+        is_small = self.starts_pretrained and self.sizes.validation < pretrained_network.SMALL_VALIDATION
+        return {"folds": pretrained_network.FOLDS} if is_small else {}
 
     def _student_stages(
         self, training: dict[str, Any], fine_tuning: dict[str, Any], augment: dict[str, Any]

@@ -18,6 +18,8 @@ SIDES = (96, 128, 160, 192, 224)
 TRAINING_STEPS = 200
 """Number of optimizer steps after which a trained backbone has adapted to small data."""
 LEARNING_RATE = 0.02
+SMALL_VALIDATION, FOLDS = 100, 5
+"""With fewer validation samples than this, the accuracy is estimated by cross-validation with so many folds."""
 NETWORK: dict[str, Any] = {
     "builder": "edgekit.models.efficientnet_lite:efficientnet_lite0",
     "kwargs": {"alpha": 1.0, "last": 1280, "reduction": 32, "padding": "tensorflow"},

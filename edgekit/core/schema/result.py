@@ -23,7 +23,7 @@ from edgekit.core.schema.limits import BudgetLimits
 from edgekit.core.schema.loads import Loads
 from edgekit.core.schema.record import Record, Sha256, Timestamp
 from edgekit.core.schema.streams import StreamResult
-from edgekit.core.schema.training import TrainedWeights
+from edgekit.core.schema.training import CrossValidation, TrainedWeights
 from edgekit.core.schema.variants import (
     BaselineRow,
     BudgetMet,
@@ -113,6 +113,9 @@ class Result(Record):
         Annotated[
             list[TrainedWeights], Field(description="trained weights from which training started; absent if none")
         ]
+    ]
+    cross_validation: NotRequired[
+        Annotated[CrossValidation, Field(description="of the baseline, if `profile.folds` asked for it")]
     ]
     budget: Annotated[BudgetLimits, Field(description="the limits that variants had to meet")]
     verdict: Annotated[

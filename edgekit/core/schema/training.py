@@ -20,6 +20,17 @@ class TrainedWeights(Record):
     licence: Annotated[str, Field(description="SPDX identifier or name; empty if unknown")]
 
 
+class CrossValidation(Record):
+    """The accuracy of the baseline by k-fold cross-validation over train and validation, with its interval."""
+
+    folds: Annotated[int, Field(ge=2, description="number of folds, each of which tests one training")]
+    samples: Annotated[int, Field(ge=2, description="number of samples in all folds")]
+    accuracy: Annotated[float, Field(le=1, description="over the answers of all trainings, a fraction")]
+    confidence: Annotated[float, Field(description="confidence of the interval, a fraction")]
+    low: Annotated[float, Field(le=1, description="lower end of the interval")]
+    high: Annotated[float, Field(le=1, description="upper end of the interval")]
+
+
 class Epoch(Record):
     """One epoch of a training."""
 

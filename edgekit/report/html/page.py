@@ -44,6 +44,7 @@ def build_context(folder: Path, result: Result, links: list[NotebookPage]) -> di
         "targets": outcome.targets_grid(result),
         "data_notes": result.get("data_notes", []),
         "pretrained": result.get("pretrained", []),
+        "cross_validation": result.get("cross_validation"),
         "missed": [
             *outcome.missed_lines(result),
             *outcome.leakage_lines(result),

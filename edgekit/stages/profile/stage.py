@@ -13,6 +13,8 @@ from torch import nn
 from edgekit.core import artifacts, progress, tasks
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import Pretrained, validate
+from edgekit.core.errors import ConfigError
+from edgekit.core.schema.training import CrossValidation
 from edgekit.data import Data
 from edgekit.models import dry_run, reparameterize, store
 from edgekit.models.cost import cost
@@ -23,6 +25,7 @@ from edgekit.models.from_artifact import spec_for
 from edgekit.models.pretrained import load_backbone
 from edgekit.models.user_errors import reporting_failures
 from edgekit.stages.profile.config import LIBRARIES, ProfileConfig
+from edgekit.stages.profile.cross_validation import cross_validate
 from edgekit.stages.profile.measure import measure
 from edgekit.targets.evaluate import labelled_train_samples
 from edgekit.training import resume
@@ -93,7 +96,7 @@ def profile(source: Artifact, data: Data, config: ProfileConfig, out: Path) -> A
     """Run the profile stage; see `edgekit.stages.profile`."""
     artifacts.begin(out)
     origin = json.loads(source.file("origin.json").read_text(encoding="utf-8"))
-    history, reparameterized, weights_report = None, None, None
+    history, reparameterized, weights_report, validated = None, None, None, None
     if "source" in origin["model"]:
         module, spec = load_model_file(source, origin, data, config, out / "model")
     else:
@@ -105,6 +108,7 @@ def profile(source: Artifact, data: Data, config: ProfileConfig, out: Path) -> A
             weights_report = load_backbone(store.build(spec), pretrained)
             print(f"Starts from {weights_report}")
         module, history = _train_or_load(source, data, config, spec, resume_folder, origin["weights"] is not None)
+        validated = _cross_validate(data, config, spec, resume_folder, trains=history is not None)
         compared_inputs = eager_input(data.validation.x[: reparameterize.COMPARED_SAMPLES], spec.preprocess)
         module, spec, reparameterized = reparameterize.merge_and_compare(module.cpu(), spec, compared_inputs)
         store.save(out / "model", module, spec)
@@ -136,6 +140,7 @@ def profile(source: Artifact, data: Data, config: ProfileConfig, out: Path) -> A
             **({"reparameterized": reparameterized.row()} if reparameterized else {}),
             **({"data_notes": list(data.notes)} if data.notes else {}),
             **({"pretrained": weights_report.row()} if weights_report else {}),
+            **({"cross_validation": validated} if validated else {}),
         },
         libraries=LIBRARIES,
     )
@@ -146,6 +151,23 @@ def _pretrained(source: Artifact, section: dict[str, Any]) -> Pretrained:
     copied = {"file": str(source.file(section["file"]))} if "file" in section else {}
     pretrained: Pretrained = validate(Pretrained, {**section, **copied}, "model.pretrained")
     return pretrained
+
+
+def _cross_validate(
+    data: Data, config: ProfileConfig, spec: store.ModelSpec, resume_folder: ResumeFolder, *, trains: bool
+) -> CrossValidation | None:
+    """Cross-validate the baseline if the config asks for it, and print the accuracy with its interval."""
+    if not config.folds:
+        return None
+    if not trains:
+        raise ConfigError("profile.folds: the baseline is not trained here, so there is nothing to cross-validate")
+    result = cross_validate(data, spec, config, resume_folder)
+    metric = tasks.load_task(data.task).METRIC
+    print(
+        f"Cross-validation: {metric} {result['accuracy']:.2%} ({result['confidence']:.0%} interval {result['low']:.2%} "
+        f"to {result['high']:.2%}) over {result['samples']} samples in {result['folds']} folds"
+    )
+    return result
 
 
 def _train_or_load(
