@@ -77,8 +77,8 @@ def test_same_padding_gives_the_size_of_the_input_divided_by_the_stride(kernel: 
 
 def test_both_paddings_have_the_same_tensors_and_feature_maps() -> None:
     symmetric, tensorflow = network("symmetric"), network("tensorflow")
-    tensors = tensorflow.state_dict()
-    assert list(tensors) == list(symmetric.state_dict())
-    assert all(torch.equal(value, tensors[name]) for name, value in symmetric.state_dict().items())
+    assert list(tensorflow.state_dict()) == list(symmetric.state_dict())
+    weights = dict(tensorflow.named_parameters())
+    assert all(torch.equal(value, weights[name]) for name, value in symmetric.named_parameters())
     with Features(symmetric, (3, 32, 32)) as one, Features(tensorflow, (3, 32, 32)) as other:
         assert [each.shape for each in one()] == [each.shape for each in other()]
