@@ -293,7 +293,7 @@ def _why_it_runs(stage_state: StageState, stages: Sequence[str], forced: bool, a
         return f"{stage_state.stage}: runs ({reasons})" if reasons else ""
     if announced:
         return f"{stage_state.stage}: {reasons}"
-    return f"{stage_state.stage}: {reasons}; to run again: {_list_of(stages)}"
+    return f"{stage_state.stage}: {reasons}; stages that run again: {_list_of(stages)}"
 
 
 def _short_key(stage_state: StageState) -> str:
