@@ -37,8 +37,10 @@ def cross_validate(
     DataError
         A class has fewer samples, or there are fewer recordings, than folds.
     """
-    results = []
-    for number, fold in enumerate(progress.track(list(folds(data, config)), "fold", "cross-validation {}".format)):
+    results: list[SampleResults] = []
+    parts = list(folds(data, config))
+    for number in progress.track(range(len(parts)), "fold"):
+        fold = parts[number]
         module = store.build(spec, config.seed)
         fit(
             module,
