@@ -40,7 +40,7 @@ ANSWER_ATTRIBUTES = {
 
 
 FIT_DESCRIPTIONS = {
-    "crop": "center-cropped to the proportions of the input and scaled",
+    "crop": "center-cropped to the proportions of the model's input and scaled",
     "stretch": "stretched",
     "letterbox": "letterboxed (scaled without distortion, then padded with bars)",
 }
@@ -68,7 +68,7 @@ def commands(file: str, target: str, raw: RawSpec) -> list[str]:
 
 
 def text_members(manifest: Manifest, file: str, facts: Sequence[str]) -> dict[str, bytes]:
-    """Return the content of requirements.txt and README.md by name.
+    """Return requirements.txt and README.md as a mapping from file name to content.
 
     `facts` are lines about the model, such as its size and accuracy.
     """
