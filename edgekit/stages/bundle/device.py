@@ -214,7 +214,8 @@ def _describe_output(manifest: Manifest) -> str:
         return f"any number of these labels, or none: {', '.join(manifest.labels)}"
     if manifest.task == "anomaly":
         return (
-            f"whether it is an anomaly: the mean squared error of its reconstruction is above {manifest.threshold:.6g}"
+            "whether the sample is an anomaly, that is, whether the mean squared error of its reconstruction is above "
+            f"{manifest.threshold:.6g}"
         )
     if manifest.task == "detection":
         return (
