@@ -204,18 +204,18 @@ def _noise(result: Result) -> Iterator[str]:
 
 def _not_kept(result: Result, has_report: bool) -> str:
     """Say how many changes and variants were rejected, and how many variants could not be made."""
-    where = "report gives" if has_report else "details give"
     left_out = {row["name"] for row in result["left_out"]}
     outside = {row["name"] for row in result["variants"] if not row.get("inside_budget", True)}
     steps = [row for row in result["rejected"] if row["what"] not in left_out | outside]
     variants = len(result["variants"]) - 1 + len(left_out)
-    parts = [f"Changes tried and dropped: {len(steps)}. "] if steps else []
-    parts += [f"Variants over the budget: {len(outside)} of {variants}. "] if outside and result["winners"] else []
-    parts += [f"Variants that could not be made: {len(left_out)}. "] if left_out else []
+    parts = [f"Variants over the budget: {len(outside)} of {variants}. "] if outside and result["winners"] else []
+    parts += [f"Variants that could not be made: {len(left_out)} of {variants}. "] if left_out else []
+    where = "The report" if has_report else "The details"
+    dropped = "1 change to the model that was" if len(steps) == 1 else f"{len(steps)} changes to the model that were"
+    listed = f"{where} {'lists' if has_report else 'list'} {dropped} tried and dropped." if steps else ""
     if not parts:
-        return ""
-    reasons = "reasons" if len(steps) + len(outside) + len(left_out) > 1 else "reason"
-    return f"{''.join(parts)}The {where} the {reasons}."
+        return listed
+    return f"{''.join(parts)}{where} {'gives' if has_report else 'give'} the reasons. {listed}".rstrip()
 
 
 def _path_lines(result: Result, folder: Path, has_report: bool) -> Iterator[tuple[str, str]]:

@@ -152,7 +152,9 @@ def test_what_runs_again_is_told_by_the_walks_own_stages(copy: Path, tmp_path: P
     config.write_text(yaml.safe_dump({**values, "cell_limit_s": 1}))
     done = run_edgekit("run", str(config), "--out", str(tmp_path))
     assert "profile: reused" in done.stdout
-    assert re.search(r"^convert: .*; stages that run again: convert, benchmark, bundle$", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^convert: .*; stages that run again: convert, benchmark, bundle$", done.stdout, re.MULTILINE), (
+        done.stdout
+    )
 
 
 def test_a_notebook_that_did_not_finish_runs_again_for_its_checks_but_its_stage_does_not(copy: Path) -> None:

@@ -165,12 +165,12 @@ def _describe_text_file(raw: RawSpec) -> str:
         return ""
     too_long = "cut off at the end" if step["too_long"] == "cut" else "refused"
     rows = input_path.find_step(raw.steps, "decode_text_table")
-    header = "a header" if rows and rows["header"] else "no header"
+    header = "must have a header" if rows and rows["header"] else "must not have a header"
     table = ""
     if rows:
         table = (
-            f"A `.tsv` or `.csv` file must have {header}, columns separated by a {rows['delimiter']}, and the texts "
-            f"in column `{rows['column']}`. Each of its rows gets an answer. "
+            f"A `.tsv` or `.csv` file must have columns separated by a {rows['delimiter']}, with the texts in column "
+            f"`{rows['column']}`, and {header}. Each of its rows gets an answer. "
         )
     return (
         f"`text.txt` must be UTF-8. Its tokens are made with `{step['vocabulary']}` of this bundle, as in training. "
@@ -213,7 +213,10 @@ def _describe_output(manifest: Manifest) -> str:
     if manifest.task == "multi_label":
         return f"any number of these labels, or none: {', '.join(manifest.labels)}"
     if manifest.task == "anomaly":
-        return f"an anomaly if the mean squared error of the reconstruction is above {manifest.threshold:.6g}"
+        return (
+            "whether the sample is an anomaly, that is, whether the mean squared error of its reconstruction is above "
+            f"{manifest.threshold:.6g}"
+        )
     if manifest.task == "detection":
         return (
             f"boxes of {', '.join(manifest.labels)}, each with its probability and its left, top, right and bottom "
