@@ -78,9 +78,7 @@ def parameter_groups(module: nn.Module, options: TrainOptions) -> list[dict[str,
     weights = [parameter for parameter in parameters if parameter.ndim > 1]
     others = [parameter for parameter in parameters if parameter.ndim <= 1]
     decays = ((weights, options.weight_decay), (others, 0.0))
-    return [
-        {"params": group, "lr": options.learning_rate, "weight_decay": decay} for group, decay in decays if group
-    ]
+    return [{"params": group, "lr": options.learning_rate, "weight_decay": decay} for group, decay in decays if group]
 
 
 def _arguments(options: TrainOptions) -> dict[str, Any]:

@@ -33,9 +33,7 @@ class Options(LossOptions):
     gamma: float = Field(2.0, ge=0, le=100, description="weight of the agreement over the batch for each class")
 
 
-def loss(
-    student: Outputs, teacher: Outputs, labels: Tensor, options: Options, label_smoothing: float = 0.0
-) -> Tensor:
+def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options, label_smoothing: float = 0.0) -> Tensor:
     """Return cross entropy + T^2 * (beta * inter + gamma * intra), as in section 3 of the paper.
 
     The factor T^2 is from the authors' code. Both terms are mean Pearson distances (0 to 2) of the probabilities

@@ -29,9 +29,7 @@ class Options(LossOptions):
     beta: float = Field(8.0, ge=0, le=100, description="weight of the term for the other classes among themselves")
 
 
-def loss(
-    student: Outputs, teacher: Outputs, labels: Tensor, options: Options, label_smoothing: float = 0.0
-) -> Tensor:
+def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options, label_smoothing: float = 0.0) -> Tensor:
     """Return cross entropy + T^2 * (alpha * TCKD + beta * NCKD), averaged over the batch (section 3.2 of the paper).
 
     Labels are classes (N,), or soft labels (N, classes) of mixed samples. TCKD compares (p, 1 - p), where p is the

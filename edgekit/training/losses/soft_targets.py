@@ -34,7 +34,9 @@ def loss(
     task: Task = "classification",
 ) -> Tensor:
     """See `combined_loss`."""
-    return combined_loss(student.logits, teacher.logits, labels, options.temperature, options.alpha, task, label_smoothing)
+    return combined_loss(
+        student.logits, teacher.logits, labels, options.temperature, options.alpha, task, label_smoothing
+    )
 
 
 def combined_loss(
