@@ -21,9 +21,10 @@ SCORES = torch.randn(5, 3, generator=torch.Generator().manual_seed(0), dtype=tor
 CLASSES = torch.tensor([0, 1, 2, 1, 0])
 
 
-@pytest.mark.parametrize(
-    "labels", [CLASSES, torch.full((5, 3), 0.2, dtype=torch.float64) + 0.4 * torch.eye(3)[CLASSES]]
-)
+MIXED = 0.2 + 0.4 * torch.eye(3, dtype=torch.float64)[CLASSES]
+
+
+@pytest.mark.parametrize("labels", [CLASSES, MIXED])
 def test_every_class_gets_its_part_of_the_share(labels: torch.Tensor) -> None:
     """Szegedy et al. 2016, section 7, for classes and for the shares of mixed samples."""
     shares = labels if labels.is_floating_point() else torch.eye(3, dtype=torch.float64)[labels]
