@@ -19,8 +19,6 @@ from tests.training.test_fit import SCALE, bars, blobs, convolutions, data_of, o
 
 SCORES = torch.randn(5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 CLASSES = torch.tensor([0, 1, 2, 1, 0])
-
-
 MIXED = 0.2 + 0.4 * torch.eye(3, dtype=torch.float64)[CLASSES]
 
 
