@@ -137,25 +137,13 @@ def restore_tensors(
         beside.load_state_dict(parts["beside"])
     if average:
         average.put_back(parts["average"])
-    _restore_optimizer(optimiser, parts["optimizer"])
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in parts["optimizer"].items():
+        index, _, name = key.partition("/")
+        state.setdefault(int(index), {})[name] = value
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
     torch.set_rng_state(tensors[GENERATOR])
     return parts["best"]
-
-
-def _restore_optimizer(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Restore the state of an optimizer from tensors named `index/name`.
-
-    A tensor of a parameter's shape gets the parameter's memory layout, as in a training that was not interrupted,
-    because the last bits of a step can depend on it.
-    """
-    parameters = [each for group in optimiser.param_groups for each in group["params"]]
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
-        index, _, name = key.partition("/")
-        like = parameters[int(index)]
-        placed = torch.empty_like(like, dtype=value.dtype).copy_(value) if value.shape == like.shape else value
-        state.setdefault(int(index), {})[name] = placed
-    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
 
 
 def _digest(tensors: dict[str, Tensor]) -> str:
