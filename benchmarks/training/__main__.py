@@ -6,7 +6,8 @@ Each loop trains the same network on the same samples in a process of its own. T
 that whatever slows the machine slows all of them. The first epoch includes one-time work, so it is reported separately
 and not used in ratios. Ratios compare epochs of the same round and have an interval. The accuracy is that of the
 weights that the training keeps, with Wilson's interval. `same bits` says that these weights are identical to the first
-loop's.
+loop's. A setting in capitals is an environment variable: `--also EDGEKIT_SPLIT_MB=0` trains from memory-mapped files.
+The share of the processor time that other programs left shows whether the training ever waited for its samples.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class TrainingLoop:
     name: str
     process: subprocess.Popen[str]
     samples: int = 0
+    read_s: float = 0.0
     epochs: list[dict[str, Any]] = field(default_factory=list)
     end: dict[str, Any] = field(default_factory=dict)
 
@@ -102,14 +104,17 @@ def main() -> None:
 
 
 def _start_loop(name: str, root: Path, config: str, request: dict[str, Any], stack: ExitStack) -> TrainingLoop:
-    command = [sys.executable, "-P", str(WORKER), config, json.dumps(request)]
-    environment = {**os.environ, "PYTHONPATH": str(root)}
+    variables = dict(each.split("=", 1) for each in request["settings"] if each.partition("=")[0].isupper())
+    settings = [each for each in request["settings"] if not each.partition("=")[0].isupper()]
+    command = [sys.executable, "-P", str(WORKER), config, json.dumps({**request, "settings": settings})]
+    environment = {**os.environ, "PYTHONPATH": str(root), **variables}
     process = stack.enter_context(
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
     )
     stack.callback(process.kill)
     loop = TrainingLoop(name, process)
-    loop.samples = loop.next_row()["samples"]
+    first_row = loop.next_row()
+    loop.samples, loop.read_s = first_row["samples"], first_row["read_s"]
     return loop
 
 
@@ -128,15 +133,18 @@ def _print_table(loops: list[TrainingLoop]) -> None:
     """Print medians over epochs, and ratios to the first loop within a round."""
     first = loops[0]
     for loop in loops:
-        wall_s, user_s, system_s = (median(loop.seconds(clock)) for clock in ("wall_s", "user_s", "system_s"))
+        clocks = ("wall_s", "user_s", "system_s", "idle_s")
+        wall_s, user_s, system_s, idle_s = (median(loop.seconds(clock)) for clock in clocks)
+        used_share = (user_s + system_s) / (user_s + system_s + idle_s)
         print(
             f"\n{loop.name}: {loop.samples / wall_s:,.0f} samples per second; epoch {wall_s:.2f} s, CPU {user_s:.2f} s "
-            f"and {system_s:.2f} s in the kernel; the first epoch {loop.epochs[0]['wall_s']:.2f} s; "
+            f"and {system_s:.2f} s in the kernel, {used_share:.1%} of what other programs left; "
+            f"the first epoch {loop.epochs[0]['wall_s']:.2f} s; the data were read in {loop.read_s:.2f} s; "
             f"peak {loop.end['peak_kb'] / 1024:.0f} MB"
         )
         if loop is not first:
-            for title, clocks in (("throughput", ("wall_s",)), ("samples per CPU second", ("user_s", "system_s"))):
-                ratio = median_ratio(first.seconds(*clocks), loop.seconds(*clocks))
+            for title, compared in (("throughput", ("wall_s",)), ("samples per CPU second", ("user_s", "system_s"))):
+                ratio = median_ratio(first.seconds(*compared), loop.seconds(*compared))
                 print(f"  {title}: {ratio.text('{:.3f}')} times {first.name}'s")
         same_bits = "; same bits" if loop is not first and loop.end["sha256"] == first.end["sha256"] else ""
         if loop.end["right"] is None:

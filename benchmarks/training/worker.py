@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import os
 import resource
 import sys
 import time
@@ -32,22 +33,24 @@ def main(config: str, request: dict[str, Any]) -> None:
     plan = load_plan(Path(config), request["settings"])
     make_importable(plan)
     steps, run = plan.run.preprocess, plan.run
+    started = time.perf_counter()
     data = all_data.load(plan.data).withhold_test()
+    read_s = time.perf_counter() - started
     spec = spec_for(data, run.model.builder, run.model.kwargs, steps)
     module = store.build(spec, seed=run.seed)
     options = plan.stages["profile"].model_copy(update={"epochs": request["epochs"]})
     extra_arguments: dict[str, Any] = {}
     if "training" in inspect.signature(fit).parameters:
         extra_arguments["training"] = run.training
-    print_row({"samples": len(data.train.y)})
-    started = _wait_for_start()
+    print_row({"samples": len(data.train.y), "read_s": read_s})
+    started_epoch = _wait_for_start()
 
     def epoch_ended(result: Any) -> None:
-        nonlocal started
-        elapsed = [now - then for now, then in zip(_clocks(), started, strict=True)]
-        print_row({"wall_s": elapsed[0], "user_s": elapsed[1], "system_s": elapsed[2], **asdict(result)})
+        nonlocal started_epoch
+        elapsed = {name: now - started_epoch[name] for name, now in _clocks().items()}
+        print_row({**elapsed, **asdict(result)})
         if result.epoch < request["epochs"]:
-            started = _wait_for_start()
+            started_epoch = _wait_for_start()
 
     fit(
         module,
@@ -72,17 +75,20 @@ def print_row(row: dict[str, Any]) -> None:
     print("::" + json.dumps(row), flush=True)
 
 
-def _wait_for_start() -> tuple[float, float, float]:
+def _wait_for_start() -> dict[str, float]:
     """Wait for a line and return the clocks after it."""
     if not sys.stdin.readline():
         raise SystemExit(1)
     return _clocks()
 
 
-def _clocks() -> tuple[float, float, float]:
-    """Return seconds of wall time, and of this process in user mode and in the kernel."""
+def _clocks() -> dict[str, float]:
+    """Return seconds of wall time, of this process in user mode and in the kernel, and of idle cores (Linux only)."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    return time.perf_counter(), usage.ru_utime, usage.ru_stime
+    clocks = {"wall_s": time.perf_counter(), "user_s": usage.ru_utime, "system_s": usage.ru_stime}
+    statistics = Path("/proc/stat")
+    idle = sum(map(int, statistics.read_text().split()[4:6])) if statistics.exists() else 0
+    return {**clocks, "idle_s": idle / os.sysconf("SC_CLK_TCK")}
 
 
 if __name__ == "__main__":

@@ -113,9 +113,24 @@ class TrainOptions(StrictModel):
     """Options of the training loop, `edgekit.training.fit.fit`."""
 
     epochs: int = Field(20, ge=1, le=10_000, description="passes over the train split")
-    batch_size: int = Field(64, ge=2, le=LARGEST_BATCH, description="samples in each optimiser step")
-    learning_rate: float = Field(0.05, gt=0, le=10, description="peak learning rate of SGD with Nesterov momentum")
-    weight_decay: float = Field(5e-4, ge=0, le=1, description="L2 penalty on the weights")
+    batch_size: int = Field(64, ge=2, le=LARGEST_BATCH, description="samples in a batch")
+    optimizer: Literal["sgd", "adamw", "rmsprop"] = Field(
+        "sgd", description="optimizer: SGD with Nesterov momentum, AdamW or RMSprop"
+    )
+    optimizer_options: dict[str, Any] = Field(
+        default_factory=dict, description="further arguments of the optimizer's class in torch.optim, by torch's names"
+    )
+    learning_rate: float = Field(
+        0.05, gt=0, le=10, description="peak learning rate; the default suits sgd, while adamw needs about 0.001"
+    )
+    weight_decay: float = Field(5e-4, ge=0, le=1, description="L2 penalty on the weights; decoupled with adamw")
+    clip_norm: float = Field(0.0, ge=0, description="largest norm of the gradient, which is scaled down to it; 0: any")
+    accumulate_batches: int = Field(
+        1, ge=1, description="batches for each optimizer step, which uses the mean of their gradients"
+    )
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="share of a label that all classes get equally; only for classification"
+    )
     augment: Literal["none", "shift", "shift_flip"] = Field(
         "shift", description="random changes of train images: shifts, or shifts and mirror images"
     )

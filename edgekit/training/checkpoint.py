@@ -62,7 +62,6 @@ class MovingAverage:
             module.load_state_dict(original)
 
 
-MOMENTUM = "momentum_buffer"
 GENERATOR = "torch_generator"
 
 
@@ -103,14 +102,18 @@ def collect_tensors(
 ) -> dict[str, Tensor]:
     """Collect the tensors of a training by name.
 
-    These are the current and the best state of the network, the momenta of the optimizer, the state of `beside` (layers
-    that are trained with the network and then discarded) and of the `average`, and the state of torch's random
-    generator.
+    These are the current and the best state of the network, the state of the optimizer (such as momenta), the state of
+    `beside` (layers that are trained with the network and then discarded) and of the `average`, and the state of
+    torch's random generator.
     """
-    state = optimiser.state_dict()["state"]
-    momenta = {str(index): buffers[MOMENTUM] for index, buffers in state.items() if buffers.get(MOMENTUM) is not None}
+    state = {
+        f"{index}/{name}": value
+        for index, buffers in optimiser.state_dict()["state"].items()
+        for name, value in buffers.items()
+        if value is not None
+    }
     beside_state = beside.state_dict() if beside else {}
-    parts = {"now": module.state_dict(), "best": best, "momentum": momenta, "beside": beside_state}
+    parts = {"now": module.state_dict(), "best": best, "optimizer": state, "beside": beside_state}
     parts |= {"average": average.state} if average else {}
     tensors = {f"{part}/{name}": value for part, values in parts.items() for name, value in values.items()}
     return {**tensors, GENERATOR: torch.get_rng_state()}
@@ -124,7 +127,7 @@ def restore_tensors(
     average: MovingAverage | None = None,
 ) -> dict[str, Tensor]:
     """Restore what `collect_tensors` collected, and return the best state of the network."""
-    parts: dict[str, dict[str, Tensor]] = {name: {} for name in ("now", "best", "momentum", "beside", "average")}
+    parts: dict[str, dict[str, Tensor]] = {name: {} for name in ("now", "best", "optimizer", "beside", "average")}
     for name, value in tensors.items():
         part, _, rest = name.partition("/")
         if part in parts:
@@ -134,7 +137,10 @@ def restore_tensors(
         beside.load_state_dict(parts["beside"])
     if average:
         average.put_back(parts["average"])
-    state = {int(index): {MOMENTUM: value} for index, value in parts["momentum"].items()}
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in parts["optimizer"].items():
+        index, _, name = key.partition("/")
+        state.setdefault(int(index), {})[name] = value
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
     torch.set_rng_state(tensors[GENERATOR])
     return parts["best"]

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,7 +22,8 @@ from edgekit.core.pretrained import Pretrained
 from edgekit.models import memory_layout
 from edgekit.models.memory_layout import strided_pointwise_as_slices
 from edgekit.runner.preprocess.transform import apply
-from edgekit.training import batches, checkpoint, losses, torch_settings
+from edgekit.training import batches, checkpoint, losses, optimizers, torch_settings
+from edgekit.training.accumulation import MeanGradient
 from edgekit.training.batches import prepare_in_thread
 from edgekit.training.checkpoint import Checkpoint, MovingAverage
 from edgekit.training.data_parallel.coordinator import ShardCoordinator
@@ -55,7 +56,7 @@ def learning_rate_at(step: int, total: int, schedule: str = "cosine", warmup_sha
 
 
 ONE_PROCESS = TrainingOptions.model_validate({})
-MOMENTUM, LOW_RATE = 0.9, 0.2
+LOW_RATE = 0.2
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def fit(
     after_step: AfterStep = None,
     on_epoch: OnEpoch = None,
 ) -> History:
-    """Train `module` in place with SGD, Nesterov momentum, a linear warm-up and cosine decay or another `schedule`.
+    """Train `module` in place with an optimizer, a linear warm-up of its rate and cosine decay or another `schedule`.
 
     The module ends on the CPU, in eval mode, with the weights of the best epoch. This is the epoch with the highest
     validation accuracy or, if several have the same accuracy, the one of these with the lowest validation loss. Without
@@ -143,16 +144,19 @@ def fit(
 
     Raises
     ------
+    ConfigError
+        The optimizer does not take its options, the labels of the task cannot be smoothed, or a backbone is to be
+        frozen while `training.shares` divides the batches.
     ModelError
         There are too few samples, the device is not available, or the loss is not finite.
-    ConfigError
-        A backbone is to be frozen, but `training.shares` divides the batches.
     """
     if pretrained and training.shares > 1 and (pretrained.freeze_epochs or pretrained.freeze_norms):
         raise ConfigError(
             "pretrained and training.shares disagree: a frozen backbone is trained in one process; set training.shares "
             "to 1, or leave freeze_epochs and freeze_norms out"
         )
+    optimizers.check(options)
+    losses.check_label_smoothing(options.label_smoothing, data.task)
     if len(data.train.y) < 2 or not len(data.validation.y):
         raise ModelError(
             f"training needs 2 train samples and 1 validation sample, got {len(data.train.y)} and "
@@ -173,7 +177,15 @@ def fit(
         torch_settings.keep_freed_memory(),
         reproducible(torch_device, seed, threads_per_shard(threads, shards) if shards > 1 else threads),
         open_coordinator(
-            shards, module, distillation, data.task, prepared_example, torch_device, seed, precision
+            shards,
+            module,
+            distillation,
+            data.task,
+            prepared_example,
+            torch_device,
+            seed,
+            precision,
+            options.label_smoothing,
         ) as make_coordinator,
         strided_pointwise_as_slices(module),
         computing_in(precision, module, torch_device),
@@ -229,10 +241,11 @@ class _Loop:
         self.batches = batches.BatchPreparer(data, options, preprocess)
         self.validation = Inputs(data.validation.x, preprocess)
         trained_modules = nn.ModuleList([module, *([training_objective.beside] if training_objective.beside else [])])
-        groups = _parameter_groups(trained_modules, options, backbone)
-        # `foreach` gives the same bits as a loop over the parameters; `fused` rounds differently
-        self.optimiser = torch.optim.SGD(groups, options.learning_rate, MOMENTUM, nesterov=True, foreach=True)
-        self.steps_per_epoch = len(batches.batch_slices(len(data.train.y), options.batch_size))
+        self.optimiser = optimizers.build(trained_modules, options, backbone)
+        self.parameters = [each for group in self.optimiser.param_groups for each in group["params"]]
+        self.accumulated = MeanGradient(self.parameters) if options.accumulate_batches > 1 else None
+        self.batches_per_epoch = len(batches.batch_slices(len(data.train.y), options.batch_size))
+        self.steps_per_epoch = math.ceil(self.batches_per_epoch / options.accumulate_batches)
         self.total_steps = self.steps_per_epoch * options.epochs
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimiser, self._rate_at)
         self.average = MovingAverage(module, options.ema_decay) if options.ema_decay else None
@@ -244,7 +257,7 @@ class _Loop:
         self._restore()
         with progress.step("", "epoch", self.options.epochs, len(self.results)) as bar:
             while len(self.results) < stop_epoch and not self._is_finished():
-                epoch, rate = len(self.results) + 1, self._rate()
+                epoch, rate = len(self.results) + 1, self._learning_rate(self.schedule.last_epoch)
                 loss = self._epoch(epoch, after_step, bar)
                 with self.average.inside(self.module) if self.average else nullcontext():
                     if self.average and after_step is not None:
@@ -307,16 +320,15 @@ class _Loop:
         print(f"{self.resume.path.stem}: {status} after {len(self.results)} of {self.options.epochs} epochs")
 
     def _rank(self, result: EpochResult) -> tuple[bool, float, float]:
-        final_rate = self.options.learning_rate * self._rate_at(result.epoch * self.steps_per_epoch)
+        final_rate = self._learning_rate(result.epoch * self.steps_per_epoch)
         is_low_rate = max(result.learning_rate, final_rate) <= LOW_RATE * self.options.learning_rate
         return is_low_rate and not self.options.patience_epochs, result.validation_accuracy, -result.validation_loss
 
+    def _learning_rate(self, step: int) -> float:
+        return self.options.learning_rate * self._rate_at(step)
+
     def _rate_at(self, step: int) -> float:
         return learning_rate_at(step, self.total_steps, self.options.schedule, self.options.warmup_share)
-
-    def _rate(self) -> float:
-        """Return the current learning rate, without the factor of the backbone."""
-        return max(float(group["lr"]) for group in self.optimiser.param_groups)
 
     def _epoch(self, epoch: int, after_step: AfterStep, bar: progress.Step) -> float:
         self.module.train()
@@ -324,19 +336,17 @@ class _Loop:
             self.backbone.begin_epoch(epoch)
         total = torch.zeros((), device=self.device)
         self.objective.begin(epoch, self.random)
+        batches_before = (epoch - 1) * self.batches_per_epoch
         with closing(prepare_in_thread(self.batches.epoch(self.random))) as prepared:
             for number, (inputs, labels) in enumerate(prepared):
-                bar.update(epoch - 1 + number / self.steps_per_epoch)
-                loss = self._gradient(inputs, labels)
-                self.optimiser.step()
-                self.schedule.step()
-                if after_step is not None:
-                    after_step(self.module)
-                if self.average is not None:
-                    self.average.update(self.module, self.schedule.last_epoch)
-                total += loss
+                bar.update(epoch - 1 + number / self.batches_per_epoch)
+                total += self._gradient(inputs, labels, batches_before + number)
+                if self.accumulated is not None:
+                    self.accumulated.add(len(labels))
+                if (number + 1) % self.options.accumulate_batches == 0 or number + 1 == self.batches_per_epoch:
+                    self._step(after_step)
         self.objective.end()
-        mean = float(total) / self.steps_per_epoch
+        mean = float(total) / self.batches_per_epoch
         if not math.isfinite(mean):
             raise ModelError(
                 f"epoch {epoch}: the loss is {mean}; lower learning_rate ({self.options.learning_rate}), or look for "
@@ -344,15 +354,28 @@ class _Loop:
             )
         return mean
 
-    def _gradient(self, inputs: np.ndarray, labels: np.ndarray) -> torch.Tensor:
-        """Compute the gradient of a batch and return its loss."""
+    def _gradient(self, inputs: np.ndarray, labels: np.ndarray, number: int) -> torch.Tensor:
+        """Compute the gradient of a batch, the `number`th of the training, and return its loss."""
         if self.coordinator is not None:
-            return self.coordinator.gradient(inputs, labels, self.schedule.last_epoch)
+            return self.coordinator.gradient(inputs, labels, number)
         x, y = to_device(self.device, inputs), torch.from_numpy(labels).to(self.device)
         loss = self.objective.loss(self.module, x, y)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         return loss.detach()
+
+    def _step(self, after_step: AfterStep) -> None:
+        """Change the weights by the gradient of the last batch, or by the mean of those that were accumulated."""
+        if self.accumulated is not None:
+            self.accumulated.store()
+        if self.options.clip_norm:
+            nn.utils.clip_grad_norm_(self.parameters, self.options.clip_norm)
+        self.optimiser.step()
+        self.schedule.step()
+        if after_step is not None:
+            after_step(self.module)
+        if self.average is not None:
+            self.average.update(self.module, self.schedule.last_epoch)
 
     def _validate(self) -> tuple[float, float]:
         split, task = self.data.validation, tasks.load_task(self.data.task)
@@ -363,14 +386,3 @@ class _Loop:
             scores, expected = scores[split.y == 0], expected[split.y == 0]
         loss = losses.label_loss(self.data.task)(torch.from_numpy(scores), torch.from_numpy(np.array(expected)))
         return float(loss), accuracy
-
-
-def _parameter_groups(module: nn.Module, options: TrainOptions, backbone: Backbone | None) -> list[dict[str, Any]]:
-    """Return the groups of parameters: without weight decay for norms and biases, and a backbone with its own rate."""
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    for has_decay in (True, False):
-        for parameter in module.parameters():
-            if parameter.requires_grad and (parameter.ndim > 1) == has_decay:
-                rate = options.learning_rate * (backbone.rate if backbone and parameter in backbone else 1)
-                groups.setdefault((rate, options.weight_decay if has_decay else 0.0), []).append(parameter)
-    return [{"params": params, "lr": rate, "weight_decay": decay} for (rate, decay), params in groups.items()]

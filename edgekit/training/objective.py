@@ -51,8 +51,9 @@ class Distillation:
 class LabelObjective:
     """The task's own loss (`losses.label_loss`) on the labels. The training loop calls `begin`, `loss` and `end`."""
 
-    def __init__(self, task: Task = "classification") -> None:
-        self.label_loss, self.reconstructs = losses.label_loss(task), tasks.load_task(task).RECONSTRUCTS
+    def __init__(self, task: Task = "classification", label_smoothing: float = 0.0) -> None:
+        self.label_loss = losses.label_loss(task, label_smoothing)
+        self.reconstructs = tasks.load_task(task).RECONSTRUCTS
 
     beside: nn.Module | None = None
     """Additional layers that are trained with the network and discarded afterwards."""
@@ -198,9 +199,10 @@ def objective(
     teacher is a file.
     """
     if distillation is None:
-        yield LabelObjective(data.task)
+        yield LabelObjective(data.task, options.label_smoothing)
         return
-    teacher, compare = distillation.teacher, losses.function(distillation.loss, data.task)
+    teacher = distillation.teacher
+    compare = losses.function(distillation.loss, data.task, options.label_smoothing)
     settings = {"seed": seed, "threads": threads, "device": example.device.type}
     if shards > 1:  # a teacher's last bits depend on how many samples it sees at once
         settings["shares"] = shards

@@ -52,7 +52,7 @@ def _checks(plan: Plan, current: Path) -> Iterator[tuple[str, str]]:
     streams.check_options(data, bundle)
     current.write_text(plan.source.name if plan.source else str(plan.run.model.builder), encoding="utf-8")
     _check_batches(plan, data)
-    _check_augmentations(plan, data)
+    _check_training_options(plan, data)
     yield "Network", _check_model_file(plan, data) if plan.source else _check_baseline(plan, data)
     for field, network in _configured_networks(plan):
         current.write_text(f"{field}: {network.builder}", encoding="utf-8")
@@ -162,15 +162,16 @@ def _check_batches(plan: Plan, data: Data) -> None:
             raise ConfigError(f"{field}: {error}" if shares > 1 else f"{field}.{error}") from None
 
 
-def _check_augmentations(plan: Plan, data: Data) -> None:
-    """Check every augmentation against the samples and labels.
+def _check_training_options(plan: Plan, data: Data) -> None:
+    """Check the augmentations, the optimizer's arguments and the label smoothing of every training.
 
     Raises
     ------
     ConfigError
-        An augmentation cannot be applied to these samples or labels.
+        An augmentation or label smoothing cannot be applied to these samples or labels, or torch's optimizer refuses
+        an argument.
     """
-    from edgekit.training import augmentations
+    from edgekit.training import augmentations, losses, optimizers
 
     trained = {stage: options for stage, options in plan.stages.items() if isinstance(options, TrainOptions)}
     distill: Any = plan.stages.get("distill")
@@ -179,6 +180,8 @@ def _check_augmentations(plan: Plan, data: Data) -> None:
             trained[f"distill.teachers.{number}.training"] = teacher.training
     for field, options in trained.items():
         augmentations.active(options.augmentations, data, f"{field}.{augmentations.FIELD}")
+        optimizers.check(options, f"{field}.{optimizers.FIELD}")
+        losses.check_label_smoothing(options.label_smoothing, data.task, f"{field}.label_smoothing")
 
 
 def _check_network(plan: Plan, data: Data, field: str, network: NetworkConfig) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,12 +81,15 @@ def built(make: Callable[[], nn.Module]) -> nn.Module:
     return make()
 
 
-def plainly(module: nn.Module, data: Data, steps: list[dict], options: TrainOptions) -> dict[str, Tensor]:
+def plainly(
+    module: nn.Module, data: Data, steps: list[dict], options: TrainOptions, **arguments: Any
+) -> dict[str, Tensor]:
     """One sample after the other is drawn, preprocessed and learnt, and nothing else is done meanwhile."""
     weights = [each for each in module.parameters() if each.ndim > 1]
     others = [each for each in module.parameters() if each.ndim <= 1]
     groups = [{"params": weights, "weight_decay": options.weight_decay}, {"params": others, "weight_decay": 0.0}]
-    optimiser = torch.optim.SGD(groups, options.learning_rate, 0.9, nesterov=True)
+    kind = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW, "rmsprop": torch.optim.RMSprop}[options.optimizer]
+    optimiser = kind(groups, lr=options.learning_rate, foreach=False, **arguments)
     random, step = np.random.default_rng(SEED), 0
     hard, reconstructs = losses.label_loss(data.task), data.task == "anomaly"
     total = len(batches.batch_slices(COUNT, options.batch_size)) * options.epochs
@@ -137,8 +141,25 @@ def _one_thread() -> object:
 @pytest.mark.parametrize("name", CASES)
 def test_trained_weights_are_those_of_the_plain_loop(name: str) -> None:
     data, steps, make, augment = case(name)
-    expected = plainly(built(make), data, steps, options_of(augment))
+    expected = plainly(built(make), data, steps, options_of(augment), momentum=0.9, nesterov=True)
     assert_same(trained(built(make), data, steps, options_of(augment)), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("sgd", {"momentum": 0.5, "nesterov": False, "dampening": 0.1}),
+        ("adamw", {}),
+        ("adamw", {"betas": [0.8, 0.95], "eps": 1e-6, "amsgrad": True}),
+        ("rmsprop", {"alpha": 0.9, "momentum": 0.9, "centered": True}),
+    ],
+)
+def test_other_optimizers_give_the_weights_of_the_plain_loop(name: str, given: dict[str, Any]) -> None:
+    data, steps, make, augment = case("pictures")
+    changes = {"optimizer": name, "optimizer_options": given, "learning_rate": 0.002}
+    chosen = options_of(augment).model_copy(update=changes)
+    expected = plainly(built(make), data, steps, chosen, **given)
+    assert_same(trained(built(make), data, steps, chosen), expected)
 
 
 def test_inputs_too_large_to_be_held_give_the_same_weights(monkeypatch: pytest.MonkeyPatch) -> None:

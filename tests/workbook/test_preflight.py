@@ -129,6 +129,23 @@ def test_what_is_wrong_with_data_or_networks(settings: list[str], code: int, mes
 
 
 @pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["profile.optimizer_options={momentun: 0.5}"], "profile.optimizer_options.momentun: torch.optim.SGD has no"),
+        (
+            ["distill.teachers=[{builder: 'edgekit.models.mlp:mlp', training: {optimizer_options: {lr: 0.1}}}]"],
+            "distill.teachers.0.training.optimizer_options.lr: got 0.1, but set learning_rate instead",
+        ),
+        (["task=embedding", "profile.label_smoothing=0.1"], "profile.label_smoothing: got 0.1, but task is embedding"),
+    ],
+)
+def test_options_that_no_training_takes_are_told(settings: list[str], message: str, config: Path) -> None:
+    student = ["distill.student={builder: 'edgekit.models.mlp:mlp'}", "model.builder=edgekit.models.mlp:mlp", FEW]
+    result = answer(config, *student, *settings)
+    assert result["exit_code"] == 2 and result["error"].startswith(message)
+
+
+@pytest.mark.parametrize(
     ("place", "setting"),
     [
         ("distill.student", "distill.student={}"),

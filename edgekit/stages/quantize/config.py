@@ -22,7 +22,7 @@ class QuantizeConfig(TuningStageConfig):
 
     epochs: int = Field(5, ge=1, le=10_000, description="passes over the train split")
     learning_rate: float = Field(0.01, gt=0, le=10, description="peak learning rate, well below that of training")
-    weight_decay: float = Field(1e-4, ge=0, le=1, description="L2 penalty on the weights")
+    weight_decay: float = Field(1e-4, ge=0, le=1, description="L2 penalty on the weights; decoupled with adamw")
     qat: bool = Field(True, description="whether to try quantization-aware training in addition to PTQ")
     calibration_samples: int = Field(
         200, ge=1, le=100_000, description="largest number of samples from which activation ranges are determined"

@@ -45,6 +45,7 @@ class Job:
     device: str
     threads: int
     precision: str = "float32"
+    label_smoothing: float = 0.0
 
     def to_bytes(self) -> bytes:
         """Return the job as bytes. Raises any exception of pickle if a class cannot be imported elsewhere."""
@@ -96,9 +97,9 @@ def open_learner(job: Job, rank: int) -> Iterator[ShardLearner]:
 @contextmanager
 def _objective(job: Job, example: Tensor) -> Iterator[LabelObjective]:
     if job.loss is None:
-        yield LabelObjective(job.task)
+        yield LabelObjective(job.task, job.label_smoothing)
         return
-    compare = losses.function(job.loss, job.task)
+    compare = losses.function(job.loss, job.task, job.label_smoothing)
     teacher = (job.teacher or nn.Identity()).eval()
     if not losses.needs_features(job.loss):
         yield LogitObjective(compare, teacher, TeacherCache(None), job.task)

@@ -32,6 +32,7 @@ def open_coordinator(
     device: torch.device,
     seed: int,
     precision: str = "float32",
+    label_smoothing: float = 0.0,
 ) -> Iterator[MakeCoordinator]:
     """Start the worker processes and yield a function that makes the coordinator from the training's objective.
 
@@ -53,6 +54,7 @@ def open_coordinator(
             device.type,
             torch.get_num_threads(),
             precision,
+            label_smoothing,
         ).to_bytes()
 
     with worker_processes(job, shards, device) as channel:

@@ -3,7 +3,7 @@
 Such a module defines:
 
 - `Options`, a subclass of `LossOptions`
-- `loss(student, teacher, labels, options)`, which returns a scalar, the mean over the batch
+- `loss(student, teacher, labels, options, label_smoothing)`, which returns a scalar, the mean over the batch
 - `NEEDS_FEATURES`, whether it compares feature maps
 - `FOR_ALL_TASKS`, whether it supports other tasks than classification; `loss` then also takes `task`
 
@@ -64,14 +64,16 @@ def parse(section: dict[str, Any]) -> LossOptions:
     return options
 
 
-def function(options: LossOptions, task: Task = "classification") -> Callable[[Outputs, Outputs, Tensor], Tensor]:
+def function(
+    options: LossOptions, task: Task = "classification", label_smoothing: float = 0.0
+) -> Callable[[Outputs, Outputs, Tensor], Tensor]:
     """Return the function `(student, teacher, labels) -> scalar` of a loss, which is averaged over the batch.
 
-    The labels are those of `label_loss`.
+    The labels and their smoothing are those of `label_loss`.
     """
     module = _module(options.loss)
     extra = {"task": task} if module.FOR_ALL_TASKS else {}
-    return partial(module.loss, options=options, **extra)
+    return partial(module.loss, options=options, label_smoothing=label_smoothing, **extra)
 
 
 def supports_task(options: LossOptions, task: Task) -> bool:
@@ -79,21 +81,34 @@ def supports_task(options: LossOptions, task: Task) -> bool:
     return task == "classification" or bool(_module(options.loss).FOR_ALL_TASKS)
 
 
-def label_loss(task: Task) -> Callable[[Tensor, Tensor], Tensor]:
+def check_label_smoothing(smoothing: float, task: Task, where: str = "label_smoothing") -> None:
+    """Raise ConfigError if labels are to be smoothed that are not classes. `where` is the place in the config."""
+    if smoothing and task != "classification":
+        raise ConfigError(
+            f"{where}: got {smoothing:g}, but task is {task}; only the labels of classification are smoothed: leave it "
+            "out"
+        )
+
+
+def label_loss(task: Task, label_smoothing: float = 0.0) -> Callable[[Tensor, Tensor], Tensor]:
     """Return the loss `(outputs, labels) -> scalar` of a task without a teacher, averaged over the batch.
 
-    This is the cross entropy for classes (N,) int64, the binary cross entropy for labels (N, labels) of 0 and 1, and
-    the squared error for values (N, values). For reconstructions it is the squared error as well, and the labels are
-    the inputs of the network. The losses of other tasks are in `edgekit.training.task_losses`.
+    This is the cross entropy for classes (N,) int64 or soft labels (N, classes), the binary cross entropy for labels
+    (N, labels) of 0 and 1, and the squared error for values (N, values). For reconstructions it is the squared error as
+    well, and the labels are the inputs of the network. The losses of other tasks are in `edgekit.training.task_losses`.
+
+    Label smoothing (Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7) replaces a label by
+    (1 - s) * label + s / classes. Raises ConfigError for other tasks than classification.
     """
     from torch.nn import functional
 
     from edgekit.training import task_losses
 
+    check_label_smoothing(label_smoothing, task)
     if task == "multi_label":
         return lambda outputs, labels: functional.binary_cross_entropy_with_logits(outputs, labels.to(outputs.dtype))
     by_task: dict[Task, Callable[..., Tensor]] = {
-        "classification": functional.cross_entropy,
+        "classification": partial(functional.cross_entropy, label_smoothing=label_smoothing),
         "detection": task_losses.detection_loss,
         "segmentation": task_losses.segmentation_loss,
         "embedding": task_losses.contrastive_loss,

@@ -33,7 +33,7 @@ class Options(LossOptions):
     gamma: float = Field(2.0, ge=0, le=100, description="weight of the agreement over the batch for each class")
 
 
-def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options) -> Tensor:
+def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options, label_smoothing: float = 0.0) -> Tensor:
     """Return cross entropy + T^2 * (beta * inter + gamma * intra), as in section 3 of the paper.
 
     The factor T^2 is from the authors' code. Both terms are mean Pearson distances (0 to 2) of the probabilities
@@ -46,7 +46,8 @@ def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options) -
     inter = _pearson_distance(student_probs, teacher_probs, dim=1)
     intra = _pearson_distance(student_probs, teacher_probs, dim=0)
     relations = options.beta * inter + options.gamma * intra
-    return functional.cross_entropy(student.logits, labels) + options.temperature**2 * relations
+    cross_entropy = functional.cross_entropy(student.logits, labels, label_smoothing=label_smoothing)
+    return cross_entropy + options.temperature**2 * relations
 
 
 def _pearson_distance(student: Tensor, teacher: Tensor, dim: int) -> Tensor:

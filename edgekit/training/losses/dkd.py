@@ -29,7 +29,7 @@ class Options(LossOptions):
     beta: float = Field(8.0, ge=0, le=100, description="weight of the term for the other classes among themselves")
 
 
-def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options) -> Tensor:
+def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options, label_smoothing: float = 0.0) -> Tensor:
     """Return cross entropy + T^2 * (alpha * TCKD + beta * NCKD), averaged over the batch (section 3.2 of the paper).
 
     Labels are classes (N,), or soft labels (N, classes) of mixed samples. TCKD compares (p, 1 - p), where p is the
@@ -41,7 +41,8 @@ def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options) -
 
     decouple = _decoupled_soft_labels if labels.is_floating_point() else _decoupled_loss
     decoupled = decouple(student.logits / options.temperature, teacher.logits / options.temperature, labels, options)
-    return functional.cross_entropy(student.logits, labels) + options.temperature**2 * decoupled
+    cross_entropy = functional.cross_entropy(student.logits, labels, label_smoothing=label_smoothing)
+    return cross_entropy + options.temperature**2 * decoupled
 
 
 def _decoupled_loss(

@@ -32,7 +32,14 @@ class Options(LossOptions):
     weight: float = Field(100.0, ge=0, le=10_000, description="weight of the feature maps' mean squared error")
 
 
-def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options, task: Task = "classification") -> Tensor:
+def loss(
+    student: Outputs,
+    teacher: Outputs,
+    labels: Tensor,
+    options: Options,
+    label_smoothing: float = 0.0,
+    task: Task = "classification",
+) -> Tensor:
     """Return the soft-target loss + weight * the mean squared error of the feature maps, in which all maps count alike.
 
     `student.features` are the outputs of the regressors (see `build_regressors`). The teacher's maps are not
@@ -44,7 +51,9 @@ def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options, t
 
     _check_sizes(student.features, teacher.features)
     errors = [functional.mse_loss(*pair) for pair in zip(student.features, teacher.features, strict=True)]
-    soft = combined_loss(student.logits, teacher.logits, labels, options.temperature, options.alpha, task)
+    soft = combined_loss(
+        student.logits, teacher.logits, labels, options.temperature, options.alpha, task, label_smoothing
+    )
     return soft + options.weight * torch.stack(errors).mean()
 
 

@@ -25,13 +25,28 @@ class Options(LossOptions):
     alpha: float = Field(0.9, ge=0, le=1, description="weight of the soft targets; the labels get the rest")
 
 
-def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options, task: Task = "classification") -> Tensor:
+def loss(
+    student: Outputs,
+    teacher: Outputs,
+    labels: Tensor,
+    options: Options,
+    label_smoothing: float = 0.0,
+    task: Task = "classification",
+) -> Tensor:
     """See `combined_loss`."""
-    return combined_loss(student.logits, teacher.logits, labels, options.temperature, options.alpha, task)
+    return combined_loss(
+        student.logits, teacher.logits, labels, options.temperature, options.alpha, task, label_smoothing
+    )
 
 
 def combined_loss(
-    student: Tensor, teacher: Tensor, labels: Tensor, temperature: float, alpha: float, task: Task = "classification"
+    student: Tensor,
+    teacher: Tensor,
+    labels: Tensor,
+    temperature: float,
+    alpha: float,
+    task: Task = "classification",
+    label_smoothing: float = 0.0,
 ) -> Tensor:
     """Return alpha * the distance to the teacher's outputs + (1 - alpha) * `losses.label_loss`.
 
@@ -40,7 +55,7 @@ def combined_loss(
     several, and for each cell of a mask. For values and reconstructions it is the squared error, and for embeddings
     1 - cosine, in both cases without T. For boxes see `task_losses.detection_distance`.
     """
-    hard_loss = losses.label_loss(task)(student, labels)
+    hard_loss = losses.label_loss(task, label_smoothing)(student, labels)
     return alpha * _distance(student, teacher, temperature, task) + (1 - alpha) * hard_loss
 
 

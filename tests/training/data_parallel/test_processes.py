@@ -99,6 +99,16 @@ def test_mixed_samples_and_averaged_weights_are_the_same_for_any_number_of_proce
     assert histories[0] == histories[1]
 
 
+def test_adamw_on_accumulated_gradients_of_smoothed_labels_is_the_same_for_any_number_of_processes(vectors) -> None:
+    chosen = options(3, optimizer="adamw", learning_rate=0.01, accumulate_batches=2, clip_norm=0.5, label_smoothing=0.1)
+    networks, histories = [perceptron(), perceptron()], []
+    for count, network in zip((1, 2), networks, strict=True):
+        with use_processes(count):
+            histories.append(trained(network, vectors, 2, chosen=chosen))
+    assert same(*networks)
+    assert histories[0] == histories[1]
+
+
 def test_a_killed_process_ends_the_training_in_words_and_the_next_one_goes_on(vectors, tmp_path) -> None:
     whole = perceptron()
     expected = trained(whole, vectors, 4, chosen=options(4))

@@ -169,3 +169,14 @@ class TestContract:
         one, other = (torch.eye(4, dtype=torch.float64)[labels] for labels in (LABELS, others))
         expected = 0.3 * bound(student, teacher, LABELS) + 0.7 * bound(student, teacher, others)
         assert torch.isclose(bound(student, teacher, 0.3 * one + 0.7 * other), expected, rtol=1e-6)
+
+    @pytest.mark.parametrize("soft", [False, True])
+    def test_smoothing_changes_the_label_term_alone(self, name: str, soft: bool) -> None:
+        options = losses.parse({"loss": name})
+        student, teacher = outputs(0), outputs(1)
+        labels = torch.eye(4, dtype=torch.float64)[LABELS] * 0.7 + 0.075 if soft else LABELS
+        plain, smooth = (losses.function(options, label_smoothing=s)(student, teacher, labels) for s in (0.0, 0.2))
+        hard, smoothed = (losses.label_loss("classification", s)(student.logits, labels) for s in (0.0, 0.2))
+        weight = 1 - options.alpha if name in ("hints", "soft_targets") else 1
+        assert smooth != plain
+        assert float(smooth - plain) == pytest.approx(float(weight * (smoothed - hard)))
