@@ -210,12 +210,14 @@ def _not_kept(result: Result, has_report: bool) -> str:
     variants = len(result["variants"]) - 1 + len(left_out)
     parts = [f"Variants over the budget: {len(outside)} of {variants}. "] if outside and result["winners"] else []
     parts += [f"Variants that could not be made: {len(left_out)} of {variants}. "] if left_out else []
-    where = "The report" if has_report else "The details"
-    dropped = "1 change to the model that was" if len(steps) == 1 else f"{len(steps)} changes to the model that were"
-    listed = f"{where} {'lists' if has_report else 'list'} {dropped} tried and dropped." if steps else ""
-    if not parts:
-        return listed
-    return f"{''.join(parts)}{where} {'gives' if has_report else 'give'} the reasons. {listed}".rstrip()
+    where = "The report gives" if has_report else "The details give"
+    other = "other " if parts else ""
+    dropped = (
+        f"1 {other}change to the model was" if len(steps) == 1 else f"{len(steps)} {other}changes to the model were"
+    )
+    besides = "Besides these, " if parts else ""
+    parts += [f"{besides}{dropped} tried and dropped. "] if steps else []
+    return f"{''.join(parts)}{where} the reasons." if parts else ""
 
 
 def _path_lines(result: Result, folder: Path, has_report: bool) -> Iterator[tuple[str, str]]:
