@@ -228,8 +228,8 @@ def _faults(content: Content) -> Iterator[str]:
     apart = _ratio(content, 0, 1)
     if not apart.low <= 1 <= apart.high:
         yield (
-            f"the A/A check failed: the file took {apart.ratio:.3f} ({apart.low:.3f}–{apart.high:.3f}) times as long as "
-            "itself; measure again"
+            f"the A/A check failed: the file took {apart.ratio:.3f} ({apart.low:.3f}–{apart.high:.3f}) times as long "
+            "as itself; measure again"
         )
 
 

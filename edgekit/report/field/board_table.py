@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from edgekit.device.measure import conditions
 from edgekit.report.field.board_reports import BoardReport
 from edgekit.report.formatting import count, kilobytes, milliseconds, milliseconds_with_bounds
 from edgekit.report.tables import Table
@@ -13,8 +14,8 @@ from edgekit.targets import OPTIONAL_PRECISIONS
 PRECISIONS = ("fp32", "fp16", "int8", *OPTIONAL_PRECISIONS)
 NOTE = (
     "Cells: p50 in ms with its 99 % interval; p99 in ms; ms to open the bundle in a new process; MB of memory at the "
-    "peak of that process. Each file was also timed against itself, and all latencies were computed again from the time "
-    "of every call."
+    "peak of that process. Each file was also timed against itself, and all latencies were computed again from the "
+    "time of every call."
 )
 MAX_NAME_LENGTH = 60
 
@@ -99,9 +100,18 @@ def _boards(reports: Sequence[BoardReport]) -> Table:
     return Table(columns, rows)
 
 
-def _disturbance(report: BoardReport) -> tuple[float, float, float, str]:
+def _disturbance(report: BoardReport) -> tuple[float, str]:
+    """Return how near the worst condition came to its limit, as a share of it. The digest decides between equals."""
     seen = report.content.seen
-    return (seen.noise or 0.0, seen.others_share or 0.0, seen.pace_change, report.sha256)
+    limits = (
+        (seen.others_share, conditions.MAX_OTHERS_SHARE),
+        (seen.steal_share, conditions.MAX_STEAL_SHARE),
+        (seen.preempted_per_s, conditions.MAX_PREEMPTED_PER_S),
+        (seen.clock_change, conditions.MAX_CLOCK_CHANGE),
+        (seen.pace_change, conditions.MAX_PACE_CHANGE),
+        (seen.noise, conditions.MAX_NOISE),
+    )
+    return max((value or 0.0) / limit for value, limit in limits), report.sha256
 
 
 def _plain(text: str) -> str:
