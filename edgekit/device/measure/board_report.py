@@ -40,7 +40,16 @@ def write(file: str, path: str, model: Model, facts: dict[str, Any], rows: list[
         "model_files": {name: manifest.members[name] for name in manifest.model_files},
         "machine": machine,
         "rows": [{name: value for name, value in row.items() if name != "bundle"} for row in rows],
-        "starts": [start(path, model) for _ in range(STARTS)],
+        "starts": [
+            start(
+                getattr(model.release, "path", path),
+                model.bundle.identity,
+                model.backend.name,
+                model.threads,
+                model.device,
+            )
+            for _ in range(STARTS)
+        ],
     }
     try:
         write_atomically(Path(file), json.dumps({**report, "digest": digest(report)}, sort_keys=True).encode())
@@ -54,8 +63,8 @@ def digest(report: Mapping[str, Any]) -> str:
     return sha256.hexdigest(json.dumps(rest, sort_keys=True).encode())
 
 
-def start(path: str, model: Model) -> dict[str, Any]:
-    """Open the model's bundle in a new process, and return `open_ms`, `peak_bytes` and the result of the self-test."""
-    with TuningProcess(getattr(model.release, "path", path), model.bundle.identity) as child:
-        opened = child.ask("open", interpreter=model.backend.name, threads=model.threads, device=model.device)
+def start(path: str, identity: str, interpreter: str, threads: int = 1, device: str = "CPU") -> dict[str, Any]:
+    """Open a bundle in a new process, and return `open_ms`, `peak_bytes` and the result of its `selftest`."""
+    with TuningProcess(path, identity) as child:
+        opened = child.ask("open", interpreter=interpreter, threads=threads, device=device)
         return {"open_ms": opened["open_ms"], "selftest": child.ask("selftest"), **child.ask("peak")}
