@@ -16,7 +16,7 @@ from edgekit.device.autotune.tuning_process import TuningProcess
 from edgekit.device.hardware import health
 from edgekit.runner.bundle import sha256
 from edgekit.runner.errors import ResourceError
-from edgekit.runner.files import write_atomically
+from edgekit.runner.files import make_folder, write_atomically
 
 if TYPE_CHECKING:
     from edgekit.runner.model import Model
@@ -52,6 +52,7 @@ def write(file: str, path: str, model: Model, facts: dict[str, Any], rows: list[
         ],
     }
     try:
+        make_folder(Path(file).parent)
         write_atomically(Path(file), json.dumps({**report, "digest": digest(report)}, sort_keys=True).encode())
     except OSError as error:
         raise ResourceError(f"--report {file}: {error.strerror or error}; name a file that can be written") from None
