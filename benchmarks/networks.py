@@ -67,16 +67,19 @@ def untrained_bundle(
     steps: list[dict[str, Any]],
     samples: np.ndarray,
     classes: int,
+    task: str = "classification",
 ) -> Path:
     """Return the path of an untrained network's bundle, which is created if it does not exist.
 
-    `samples` (n, *raw.shape) calibrate it, and the first eight are its golden inputs.
+    `samples` (n, *raw.shape) calibrate it, and the first eight are its golden inputs. Branches that only training needs
+    are merged. A network of another task than classification gets a bundle that gives its outputs as they are.
     """
     variant = f"{name}-{precision}-{target}"
     path, working_folder = HOME / f"{variant}.edge.zip", HOME / variant
     if path.is_file():
         return path
     from edgekit.models import store
+    from edgekit.models.reparameterize import is_mergeable, merge_branches
 
     labels = [str(number) for number in range(classes)]
     calibration = transform.to_layout(transform.apply(steps, samples), "NCHW")
@@ -87,10 +90,13 @@ def untrained_bundle(
         num_classes=classes,
         classes=tuple(labels),
         raw={"kind": raw.kind, "shape": list(raw.shape), "dtype": raw.dtype},
+        task=task,
     )
     shutil.rmtree(working_folder, ignore_errors=True)
     model = HOME / "models" / name  # all precisions share it, and so the same float model
-    store.save(model, randomize_norms_and_biases(store.build(spec)), spec)
+    module = randomize_norms_and_biases(store.build(spec))
+    merged = spec.model_copy(update={"reparameterized": is_mergeable(module)})
+    store.save(model, merge_branches(module), merged)
     converted = importlib.import_module(f"edgekit.targets.{target}.convert").convert(
         model, precision, calibration, working_folder / "out"
     )
@@ -104,7 +110,9 @@ def untrained_bundle(
         inputs=converted.inputs,
         outputs=converted.outputs,
         preprocess=steps,
-        labels=labels,
+        labels=labels if task == "classification" else [],
+        task=task if task == "classification" else "raw",
+        activation="softmax" if task == "classification" else "none",
         model_files=sorted(files),
         golden={"inputs": golden.INPUTS, "outputs": golden.OUTPUTS, "atol": 0.0, "top1": False},
     )

@@ -29,9 +29,14 @@ WHOLE = (
 
 
 def sources(small: bool = False) -> dict[str, Path]:
-    """Return the files of the archive by their names in it, without `__main__.py`, which is made from `_start.py`."""
-    paths = [path for pattern in (SMALL if small else WHOLE) for path in EDGEKIT.glob(pattern)]
-    return {path.relative_to(EDGEKIT.parent).as_posix(): path for path in paths}
+    """Return the files of the archive by their names in it.
+
+    `__main__.py` is missing, because it is made from `_start.py`; so is this module, which needs the files themselves.
+    """
+    paths = {path for pattern in (SMALL if small else WHOLE) for path in EDGEKIT.glob(pattern)} - {
+        Path(__file__).resolve()
+    }
+    return {path.relative_to(EDGEKIT.parent).as_posix(): path for path in sorted(paths)}
 
 
 def build(path: str | os.PathLike[str], small: bool = False) -> str:

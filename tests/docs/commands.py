@@ -108,6 +108,7 @@ QUICK = {
     "--labels airplane,automobile,bird,cat,deer,dog,frog,horse,ship,truck --golden pictures/",
     "edgekit export triton artifacts/digits/bundles --out for-triton --backend python",
     "edgekit export ovms artifacts/digits/bundles/digits-onnx-1.0.0.edge.zip --out for-ovms",
+    f"edgerun bench {INFO} --report boards/pi-5.json",
     f"edgerun bench {INFO} artifacts/digits/bundles/digits-onnx-1.0.0.edge.zip",
     "edgekit export kserve artifacts/digits/bundles --out for-kserve --storage-uri s3://bucket/digits "
     "--image registry.example/edgekit:1.0.0",
@@ -159,6 +160,8 @@ WORKERS = "tests/workbook/workers starts a scheduler and workers, and sends work
 CONFIGS = "walks two configs; tests/workbook/test_parallel_runs.py runs several"
 
 TRAINED_FILE = "needs a trained file; tests/cli/test_init_model.py runs it with others"
+BUSY = "refuses reports of a machine that runs tests; tests/report/field/test_board_reports.py makes quiet ones"
+
 ELSEWHERE = {
     "edgekit optimize colleague.onnx --data pictures/ --drop 1pp": TRAINED_FILE,
     "edgekit init colleague --model colleague.onnx --data pictures/": TRAINED_FILE,
@@ -181,6 +184,8 @@ ELSEWHERE = {
     f"scp -r trust {INFO}.intoto.json {INFO}.intoto.json.sig pi@raspberrypi.local:": "needs a device",
     "edgekit bundle detector.onnx --task detection --labels red,white,platelet --golden cells/ --fit letterbox "
     "--threshold 0.4": "takes a file that the page does not make; tests/cli/test_bundle_several_outputs.py makes some",
+    "edgekit field board-table boards/": BUSY,
+    "edgekit field board-table boards/ --out boards.md": BUSY,
     "edgekit serve artifacts/digits/bundles/": SERVES,
     "curl -T sample.png localhost:8000/predict": SERVES,
     "python ask.py": SERVES,

@@ -1,7 +1,8 @@
-"""The commands `edgekit field pack` and `edgekit field report`."""
+"""The commands `edgekit field pack`, `edgekit field report` and `edgekit field board-table`."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from edgekit.cli.exit_codes import errors_as_exit_codes
 from edgekit.cli.help import hide_switch_types
-from edgekit.core.errors import ConfigError
+from edgekit.core.errors import ConfigError, DataError
 
 RETAINED = "existing files are unchanged"
 app = typer.Typer(
@@ -91,6 +92,37 @@ def report(
         print(f"wrote       {out}")
         for step in advice.steps(field_history.now, field_history.comparison):
             print(f"next        {step.action}: {step.why}. To do: {step.how}.")
+
+
+@app.command("board-table")
+def board_table(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Board reports, one .json file each.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.md", help="File to write. Without it, the page is printed.")
+    ] = None,
+) -> None:
+    """Make a table of latencies from the board reports that `edgerun bench --report` wrote on boards.
+
+    A report is refused, with one line on standard error, if it was edited, if its figures do not follow from its
+    samples, if the board was disturbed or throttled, if the file differed in speed from itself, or if its golden
+    self-test failed. Of several reports about the same bundle, interpreter and board, the least disturbed is used.
+
+    Exit codes: 0: all reports are in the table; 4: reports were refused; the table has the others.
+    """
+    with errors_as_exit_codes(RETAINED):
+        from edgekit.report.field import board_reports, board_table
+        from edgekit.runner.files import write_atomically
+
+        reports, refusals = board_reports.read_folder(folder)
+        if reports and out is None:
+            print(board_table.page(reports), end="")
+        elif reports and out is not None:
+            write_atomically(out, board_table.page(reports).encode())
+            print(f"wrote       {out}: {len(reports)} reports")
+        for refusal in refusals:
+            print(f"edgekit: refused: {refusal}", file=sys.stderr)
+        if refusals:
+            raise typer.Exit(DataError.exit_code)
 
 
 hide_switch_types(app)

@@ -80,6 +80,12 @@ def _time(state: dict[str, Any], calls: int, warmup: int, most_ms: float) -> dic
     return {"ms": [each / 1e6 for each in times_ns]}
 
 
+def _peak(state: dict[str, Any]) -> dict[str, Any]:
+    from edgekit.device.hardware import health
+
+    return {"peak_bytes": health.peak_bytes()}
+
+
 def _write_compiled(state: dict[str, Any], threads: int, device: str, into: str, rounds: int = 3) -> dict[str, Any]:
     """Write OpenVINO's compiled model to the file `into`.
 
@@ -108,5 +114,6 @@ _COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {
     "open": _open,
     "selftest": _selftest,
     "time": _time,
+    "peak": _peak,
     "compiled": _write_compiled,
 }

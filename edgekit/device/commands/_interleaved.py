@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> None:
 
     Raises SelftestError if a bundle fails its self-test; no bundle is timed then.
     """
-    paths = options.bundle
+    paths = 2 * options.bundle if options.report else options.bundle
     models = [_load_validated(options, path) for path in paths]
     rounds = max(options.rounds or ROUNDS, intervals.MIN_ROUNDS)
     calls, warmup = -(-(options.calls or CALLS) // rounds), WARMUP if options.warmup is None else options.warmup
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> None:
     spreads = sorted(conditions.noise(each, openings) or 0.0 for each in samples_ms.values())
     record = conditions.to_record(recorder.result(spreads[len(spreads) // 2]))
     rows = _rows(paths, models, samples_ms, openings)
-    if options.samples:
+    if options.samples or options.report:
         for row, values_ms in zip(rows, samples_ms.values()):
             row["samples_ns"] = [round(1e6 * each) for each in values_ms.tolist()]
     facts = _options.measurement_facts(argparse.Namespace(bundle=paths[0], device=options.device), models[0])
@@ -43,6 +43,10 @@ def run(options: argparse.Namespace) -> None:
     reasons = facts["why"] + record["disturbed"]
     facts.update(record, comparable=not reasons, why=reasons, confidence=CONFIDENCE, rounds=rounds)
     facts.update(openings=openings, calls_per_round=calls, warmup_per_round=warmup)
+    if options.report:
+        from edgekit.device.measure import board_report
+
+        board_report.write(options.report, paths[0], models[0], facts, rows)
     if options.json:
         _shared.print_json({**facts, "bundles": rows})
         return

@@ -31,6 +31,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     several.add_argument(
         "--samples", action="store_true", help="with --json: print the time of every call in nanoseconds"
     )
+    parser.add_argument(
+        "--report", metavar="FILE", help="time the bundle against itself, and write a board report as JSON: FILE.json"
+    )
     soak = parser.add_argument_group("over time, at a fixed rate")
     soak.add_argument(
         "--minutes", metavar="N", type=_above_zero, help="measure for this many minutes, window by window"
@@ -47,9 +50,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print latencies of the model alone and of a complete prediction, or run the measurement that the options name."""
-    if len(options.bundle) > 1 or options.rounds:
+    if options.report and len(options.bundle) > 1:
+        options.misuse("--report is about one bundle; leave out the others")
+    if len(options.bundle) > 1 or options.rounds or options.report:
         if options.compare or options.minutes or options.rate or options.window:
-            options.misuse("several bundles are timed in rounds; leave out --compare, --minutes, --rate and --window")
+            options.misuse(
+                "--report and several bundles are timed in rounds; leave out --compare, --minutes, --rate and --window"
+            )
         from edgekit.device.commands import _interleaved
 
         _interleaved.run(options)

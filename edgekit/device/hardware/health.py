@@ -27,6 +27,7 @@ VCGENCMD = ("usr/bin/vcgencmd", "opt/vc/bin/vcgencmd")
 HOT_C = 80.0
 """Temperature in °C from which a Raspberry Pi lowers its clock. Most other boards do so a few degrees above it."""
 PROCESSOR_ZONES = ("cpu", "pkg", "soc", "core", "tctl", "package")
+BOARD_NAMES = ("proc/device-tree/model", "sys/class/dmi/id/sys_vendor", "sys/class/dmi/id/product_name")
 PROCESSOR_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
 
 
@@ -107,6 +108,23 @@ def resident_bytes(root: str | os.PathLike[str] = "/") -> int | None:
         return int(words[1]) * mmap.PAGESIZE
     except (IndexError, ValueError, OSError):
         return None
+
+
+def peak_bytes(root: str | os.PathLike[str] = "/") -> int | None:
+    """Return the largest resident memory that this process has had so far."""
+    for line in (_text(Path(root) / "proc/self/status") or "").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def board_facts(root: str | os.PathLike[str] = "/") -> dict[str, Any]:
+    """Return the `board`'s name, the name of its system as `os`, and its `memory_bytes`."""
+    base = Path(root)
+    names = [name.strip("\0") for path in BOARD_NAMES if (name := _text(base / path))]
+    release = (_text(base / "etc/os-release") or "").splitlines()
+    system = next((line[12:].strip('"') for line in release if line.startswith("PRETTY_NAME=")), None)
+    return {"board": " ".join(names) or None, "os": system, "memory_bytes": memory_bytes(base)[0]}
 
 
 def memory_bytes(root: str | os.PathLike[str] = "/") -> tuple[int | None, int | None]:
