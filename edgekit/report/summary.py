@@ -203,7 +203,7 @@ def _noise(result: Result) -> Iterator[str]:
 
 
 def _not_kept(result: Result, has_report: bool) -> str:
-    """Say how many changes and variants were rejected, and how many variants could not be made."""
+    """Say how many variants were rejected or could not be made; if there are none, how many changes were rejected."""
     left_out = {row["name"] for row in result["left_out"]}
     outside = {row["name"] for row in result["variants"] if not row.get("inside_budget", True)}
     steps = [row for row in result["rejected"] if row["what"] not in left_out | outside]
@@ -211,12 +211,9 @@ def _not_kept(result: Result, has_report: bool) -> str:
     parts = [f"Variants over the budget: {len(outside)} of {variants}. "] if outside and result["winners"] else []
     parts += [f"Variants that could not be made: {len(left_out)} of {variants}. "] if left_out else []
     where = "The report gives" if has_report else "The details give"
-    other = "other " if parts else ""
-    dropped = (
-        f"1 {other}change to the model was" if len(steps) == 1 else f"{len(steps)} {other}changes to the model were"
-    )
-    besides = "Besides these, " if parts else ""
-    parts += [f"{besides}{dropped} tried and dropped. "] if steps else []
+    if steps and not parts:
+        dropped = "1 change to the model was" if len(steps) == 1 else f"{len(steps)} changes to the model were"
+        parts = [f"{dropped} tried and dropped. "]
     return f"{''.join(parts)}{where} the reasons." if parts else ""
 
 
