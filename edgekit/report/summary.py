@@ -171,7 +171,7 @@ def _notes(result: Result, has_report: bool) -> Iterator[str]:
         yield (
             f"The {METRICS[result['task']]} and its drop are measured on the test samples. The unmodified model "
             f"takes {latency(baseline['p50_ms'])} in {runtime}. Each speed-up is the median of repeated comparisons "
-            "with it, and may differ slightly from the quotient of the two latencies."
+            "between a variant and the unmodified model, and may differ slightly from the quotient of their latencies."
         )
     if rejected_note := _not_kept(result, has_report):
         yield rejected_note

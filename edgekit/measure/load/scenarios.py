@@ -96,7 +96,7 @@ class LoadResult:
     """The result of one run of LoadGen.
 
     A latency counts from the intended start of its query, which in `server` is the scheduled arrival. In `offline`,
-    each sample has a latency, and all of them count from the start of the one query that holds all samples. These
+    each sample has a latency, and all latencies count from the start of the one query that holds all samples. These
     latencies include the time spent waiting for the preceding samples, so in `offline`, `throughput_per_s` and
     `service_p50_ms` are more informative.
     """
