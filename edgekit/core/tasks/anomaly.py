@@ -1,7 +1,8 @@
-"""Anomaly detection by a network that has learned to reconstruct normal samples.
+"""Anomaly detection by a network that has only seen normal samples.
 
-A sample's score is the mean squared error of its reconstruction. Accuracy is the area under the receiver operating
-characteristic: how often an anomaly scores higher than a normal sample, where a tie counts half.
+A network that reconstructs its input scores a sample by the mean squared error of the reconstruction. A network that
+returns a map of distances instead, (n, 1, rows, columns), scores it by the largest of them. Accuracy is the area under
+the receiver operating characteristic: how often an anomaly scores higher than a normal sample, where a tie counts half.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from edgekit.core.tasks import Group, SampleScores
 from edgekit.core.tasks.accuracy_drop import Drop, bootstrap_drop
 
 METRIC = "AUC"
-METRIC_TEXT = "accuracy is the AUC: how often an anomaly is reconstructed worse than a normal sample (50 %: by chance)"
+METRIC_TEXT = "accuracy is the AUC: how often an anomaly scores higher than a normal sample (50 %: by chance)"
 OUTPUTS_NAME = "kinds of samples"
 AT_MOST_ONE = True
 RECONSTRUCTS = True
@@ -76,11 +77,16 @@ def strata(y: np.ndarray) -> np.ndarray:
 def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
     """Return the score and the label of each sample, (n, 2)."""
     assert inputs is not None
-    return SampleScores("anomaly", np.stack([reconstruction_errors(outputs, inputs), y.astype(np.float64)], axis=1))
+    return SampleScores("anomaly", np.stack([anomaly_scores(outputs, inputs), y.astype(np.float64)], axis=1))
 
 
-def reconstruction_errors(outputs: np.ndarray, inputs: np.ndarray) -> np.ndarray:
-    """Return the mean squared error of each sample, (n,) float64; both arrays are (n, …)."""
+def anomaly_scores(outputs: np.ndarray, inputs: np.ndarray) -> np.ndarray:
+    """Return the score of each sample, (n,) float64: of a reconstruction the error, of a map of distances the largest.
+
+    Both arrays are (n, …). A reconstruction has the shape of the inputs, and a map never has.
+    """
+    if outputs.shape[1:] != inputs.shape[1:]:
+        return outputs.reshape(len(outputs), -1).max(axis=1).astype(np.float64)
     rows = [each.reshape(len(each), -1).astype(np.float64) for each in (outputs, inputs)]
     mean_errors: np.ndarray = np.square(rows[0] - rows[1]).mean(axis=1)
     return mean_errors
@@ -125,7 +131,7 @@ def rank_shares(scores: SampleScores) -> np.ndarray:
 def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     """Return which scores differ by at most half of the standard deviation of the reference's scores."""
     assert inputs is not None
-    before, after = reconstruction_errors(reference, inputs), reconstruction_errors(outputs, inputs)
+    before, after = anomaly_scores(reference, inputs), anomaly_scores(outputs, inputs)
     return np.asarray(np.abs(before - after) <= NEAR * before.std() + 1e-9)
 
 
@@ -137,7 +143,7 @@ def constant_answer(y: np.ndarray) -> tuple[float, str]:
 def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     """Return the scores, (n,) float64."""
     assert inputs is not None
-    return reconstruction_errors(outputs, inputs)
+    return anomaly_scores(outputs, inputs)
 
 
 def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
