@@ -141,9 +141,20 @@ def constant_answer(y: np.ndarray) -> tuple[float, str]:
 
 
 def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """Return the scores, (n,) float64."""
+    """Return the scores, (n,) float64, or the maps of distances, (n, rows, columns)."""
     assert inputs is not None
-    return anomaly_scores(outputs, inputs)
+    return anomaly_scores(outputs, inputs) if outputs.shape[1:] == inputs.shape[1:] else outputs[:, 0]
+
+
+def closeness(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return how well each sample is ranked (`rank_shares`), from 0 to 1. Among equals, anomalies come first."""
+    scores = np.stack([_scores(answers), y.astype(np.float64)], axis=1)
+    return np.where(y > 0, 1.0, 0.999) * rank_shares(SampleScores("anomaly", scores))
+
+
+def drawn_answers(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return maps of distances as multiples of the threshold."""
+    return answers / _threshold(_scores(answers), y)
 
 
 def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -175,9 +186,19 @@ def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
     return [NAMES[int(label)] for label in y]
 
 
-def _is_anomaly(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _is_anomaly(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return which samples a network classifies as anomalies. The threshold comes from its scores of normal samples."""
-    return np.asarray(scores > np.quantile(scores[y == 0], 1 - FALSE_ALARMS))
+    scores = _scores(answers)
+    return np.asarray(scores > _threshold(scores, y))
+
+
+def _threshold(scores: np.ndarray, y: np.ndarray) -> float:
+    return float(np.quantile(scores[y == 0], 1 - FALSE_ALARMS))
+
+
+def _scores(answers: np.ndarray) -> np.ndarray:
+    """Return the score of each answer, (n,)."""
+    return answers if answers.ndim == 1 else answers.max(axis=(1, 2))
 
 
 def _auc(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
