@@ -33,6 +33,10 @@ and, if the field usually quotes two accuracy metrics,
 
     SECOND                      the other one (`SecondMetric`), which is reported beside accuracy and decides nothing
 
+and, if the accuracy is quoted with an interval,
+
+    interval(scores, confidence)    the interval of the accuracy, two fractions
+
 and, if answers have a position in the pictures,
 
     closeness(answers, y)       (n,) from 0 to 1: how much of each answer is right, to choose pictures to draw

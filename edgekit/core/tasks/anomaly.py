@@ -13,7 +13,7 @@ import numpy as np
 
 from edgekit.core.errors import DataError
 from edgekit.core.tasks import Group, SampleScores
-from edgekit.core.tasks.accuracy_drop import Drop, bootstrap_drop
+from edgekit.core.tasks.accuracy_drop import Drop, bootstrap_drop, bootstrap_interval
 
 METRIC = "AUC"
 METRIC_TEXT = "accuracy is the AUC: how often an anomaly scores higher than a normal sample (50 %: by chance)"
@@ -95,6 +95,11 @@ def anomaly_scores(outputs: np.ndarray, inputs: np.ndarray) -> np.ndarray:
 def accuracy(scores: SampleScores) -> float:
     """Return the area under the curve."""
     return float(_auc(scores.values, np.ones((1, len(scores))))[0])
+
+
+def interval(scores: SampleScores, confidence: float) -> tuple[float, float]:
+    """Return the bootstrap interval of the accuracy. Normal samples and anomalies are drawn separately."""
+    return bootstrap_interval(scores.values, _auc, confidence, apart=scores.values[:, 1] > 0)
 
 
 def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
