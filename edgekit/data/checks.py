@@ -112,8 +112,8 @@ def _split(name: str, split: Split, kind: Kind) -> Split:
     x, y = split.x, split.y
     if x.ndim < 2 or y.ndim < 1 or len(x) != len(y):
         raise DataError(
-            f"{name}: samples have shape {x.shape} and labels {y.shape}; give an array of n "
-            "samples with shape (n, …), so that each has at least one axis, and n labels"
+            f"{name}: samples have shape {x.shape} and labels {y.shape}; give an array "
+            "of n samples, of shape (n, …) with at least two axes, and a second array of n labels, one for each sample"
         )
     if not len(x):
         raise DataError(f"{name}: no samples; leave the split out or add samples to it")
@@ -130,7 +130,7 @@ def _check_images(name: str, x: np.ndarray) -> np.ndarray:
     if x.dtype != np.uint8 or x.ndim != 4 or x.shape[3] not in (1, 3) or 0 in x.shape:
         raise DataError(
             f"{name}: images are {x.dtype} of shape {x.shape}; they must be uint8 (n, height, width, 1 or 3), "
-            "as a camera gives them: scaling belongs in `preprocess`"
+            "as a camera gives them: keep the pixel values in the range 0 to 255, and scale them in `preprocess`"
         )
     return x
 

@@ -8,11 +8,14 @@ logits are separate outputs, because in a joint int8 tensor both would have the 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from edgekit.models.layers import Block, block_maker, check_sizes, conv_bn_relu, image_channels
+from edgekit.models.backbone import LITE0, Maps, feature_maps
+from edgekit.models.layers import Block, block_maker, check_sizes, conv_bn_relu, depthwise_separable, image_channels
 from edgekit.runner.boxes import BOX_SIDES
 
 STRIDE = 16
@@ -62,9 +65,7 @@ def detector(
     """
     channels = image_channels(input_shape)
     check_sizes("detector", width, depth)
-    if any(side % STRIDE for side in input_shape[1:]):
-        height, width_px = input_shape[1:]
-        raise ValueError(f"height and width must be multiples of {STRIDE}, got {height} and {width_px}")
+    _check_sides(input_shape)
     make = block_maker(block)
 
     def chain(inputs: int, outputs: int) -> list[nn.Module]:
@@ -74,6 +75,53 @@ def detector(
     fine = nn.Sequential(*chain(2 * width, 4 * width))
     coarse = nn.Sequential(*chain(4 * width, 8 * width))
     return Detector(stem, fine, coarse, (Head(4 * width, num_classes), Head(8 * width, num_classes)))
+
+
+class BackboneDetector(nn.Module):
+    """As `Detector`, with the maps of a backbone of strides 8 and 16, and the coarse one added to the fine one."""
+
+    def __init__(self, backbone: Maps, width: int, classes: int) -> None:
+        super().__init__()
+        self.backbone = backbone
+        fine, coarse = backbone.channels
+        self.fine_lateral, self.coarse_lateral = conv_bn_relu(fine, width, 1), conv_bn_relu(coarse, width, 1)
+        self.fine, self.coarse = depthwise_separable(width, width), depthwise_separable(width, width)
+        self.fine_head, self.coarse_head = Head(width, classes), Head(width, classes)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        fine_map, coarse_map = self.backbone(x)
+        coarse = self.coarse_lateral(coarse_map)
+        doubled = functional.interpolate(coarse, scale_factor=2.0, mode="nearest")
+        fine = self.fine(self.fine_lateral(fine_map) + doubled)
+        boxes, scores = zip(self.fine_head(fine), self.coarse_head(self.coarse(coarse)), strict=True)
+        return torch.cat(boxes, dim=1), torch.cat(scores, dim=1)
+
+
+def backbone_detector(
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    width: int = 64,
+    backbone: str = LITE0,
+    backbone_kwargs: dict[str, Any] | None = None,
+) -> nn.Module:
+    """Build a detector (N, C, H, W) -> boxes and logits, as `detector` does, on the layers of a classification network.
+
+    `backbone` is the builder of that network and `backbone_kwargs` are its arguments, by default those of the published
+    EfficientNet-Lite0. `width` is the number of channels of both grids. With 10 classes and the defaults there are
+    721,852 parameters on 1 channel and 722,428 on 3, and 5.1 M multiply-adds at 32x32x3.
+    """
+    image_channels(input_shape)
+    check_sizes("backbone_detector", width, 0)
+    _check_sides(input_shape)
+    return BackboneDetector(
+        feature_maps(input_shape, (STRIDE // 2, STRIDE), backbone, backbone_kwargs), width, num_classes
+    )
+
+
+def _check_sides(input_shape: tuple[int, ...]) -> None:
+    if any(side % STRIDE for side in input_shape[1:]):
+        height, width = input_shape[1:]
+        raise ValueError(f"height and width must be multiples of {STRIDE}, got {height} and {width}")
 
 
 def _rows(x: Tensor) -> Tensor:

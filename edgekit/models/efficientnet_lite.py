@@ -69,8 +69,8 @@ def efficientnet_lite1(
 ) -> nn.Module:
     """Build a network (N, C, H, W) -> logits; the arguments are those of `efficientnet_lite0`.
 
-    With alpha 1, last 1280 and 10 classes there are 4,147,914 parameters on 1 channel and 4,148,490 on 3, and 153.8 M multiply-adds
-    at 32x32x3.
+    With alpha 1, last 1280 and 10 classes there are 4,147,914 parameters on 1 channel and 4,148,490 on 3, and 153.8 M
+    multiply-adds at 32x32x3.
     """
     check_multipliers("efficientnet_lite1", alpha=alpha, last=last)
     return _efficientnet_lite(input_shape, num_classes, alpha, last, reduction, padding, depth=1.1)
@@ -86,8 +86,8 @@ def efficientnet_lite2(
 ) -> nn.Module:
     """Build a network (N, C, H, W) -> logits; the arguments are those of `efficientnet_lite0`.
 
-    With alpha 1, last 1280 and 10 classes there are 4,823,306 parameters on 1 channel and 4,823,882 on 3, and 178.0 M multiply-adds
-    at 32x32x3.
+    With alpha 1, last 1280 and 10 classes there are 4,823,306 parameters on 1 channel and 4,823,882 on 3, and 178.0 M
+    multiply-adds at 32x32x3.
     """
     check_multipliers("efficientnet_lite2", alpha=alpha, last=last)
     return _efficientnet_lite(input_shape, num_classes, alpha, last, reduction, padding, depth=1.2, width=1.1)

@@ -14,8 +14,8 @@ class Features:
     """Inside `with Features(module, input_shape) as features:`, `features()` returns the maps of the last forward pass.
 
     They are tensors (N, C, H, W) in order of execution, without maps of 1x1. For windows, whose maps are (N, C, time),
-    H is 1. A map is recorded when any module returns it, for example a block with its residual addition. Operations
-    between modules, inside a `forward`, are not recorded.
+    H is 1. A map is recorded when any module returns it, for example a block with its residual addition. Not recorded
+    are operations between modules, inside a `forward`, and what `nn.ZeroPad2d` returns, which is a map with a border.
     """
 
     def __init__(self, module: nn.Module, input_shape: tuple[int, ...], ids: bool = False) -> None:
@@ -49,7 +49,9 @@ class Features:
     def _forget(self, *_: object) -> None:
         self._maps = {}
 
-    def _keep(self, _: nn.Module, __: object, output: object) -> None:
+    def _keep(self, module: nn.Module, _: object, output: object) -> None:
+        if isinstance(module, nn.ZeroPad2d):
+            return
         if isinstance(output, Tensor) and output.ndim == 3 and len(self.input_shape) == 2:
             output = output.unsqueeze(2)
         if isinstance(output, Tensor) and output.ndim == 4 and output.shape[2:] != (1, 1):

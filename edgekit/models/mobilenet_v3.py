@@ -75,8 +75,8 @@ def mobilenet_v3_large(
 ) -> nn.Module:
     """Build a network (N, C, H, W) -> logits; the arguments are those of `mobilenet_v3_small`.
 
-    With alpha 1, last 1280 and 10 classes there are 4,214,554 parameters on 1 channel and 4,214,842 on 3, and 66.5 M multiply-adds
-    at 32x32x3.
+    With alpha 1, last 1280 and 10 classes there are 4,214,554 parameters on 1 channel and 4,214,842 on 3, and 66.5 M
+    multiply-adds at 32x32x3.
     """
     check_multipliers("mobilenet_v3_large", alpha=alpha, last=last)
     return _mobilenet_v3(LARGE, input_shape, num_classes, alpha, last, reduction)

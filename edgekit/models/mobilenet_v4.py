@@ -1,6 +1,7 @@
 """MobileNetV4-Conv-Small (Qin et al. 2024, "MobileNetV4: Universal Models for the Mobile Ecosystem").
 
-With alpha 1, last 1280 and images of 224x224 it is the network of the paper, with 3,774,024 parameters for 1,000 classes.
+With alpha 1, last 1280 and images of 224x224 it is the network of the paper, with 3,774,024 parameters for 1,000
+classes.
 """
 
 from __future__ import annotations

@@ -94,8 +94,9 @@ def resnet8(
 ) -> nn.Module:
     """Build MLPerf Tiny's ResNet-8, which has biased convolutions and shortcuts without normalisation.
 
-    `stem_stride` is by default 1 as in MLPerf Tiny, and 2 for images of 64x64 and larger. With width 16 there are 77,898 parameters on 1 channel and 78,186 on 3 (Keras reports 78,666, because it includes
-    the 480 running statistics), and 12.5 M multiply-adds at 32x32x3.
+    `stem_stride` is by default 1 as in MLPerf Tiny, and 2 for images of 64x64 and larger. With width 16 there are
+    77,898 parameters on 1 channel and 78,186 on 3 (Keras reports 78,666, because it includes the 480 running
+    statistics), and 12.5 M multiply-adds at 32x32x3.
     """
     stem = _stem(input_shape, width, stem_stride, bias=True)
     return ResNet(stem, num_classes, 1, width, bias=True, shortcut_norm=False)
@@ -114,9 +115,10 @@ def resnet18(
 
     `reduction` divides height and width; by default, the size of the image decides (`layers.default_reduction`). With
     width 64 and images of 224x224, this is the network of table 1 of the paper, with 11,689,512 parameters for 1,000
-    classes: a 7x7 convolution of stride 2 and a maximum over 3x3 pixels come before the blocks. With a reduction of 16
-    the first convolution is 3x3 and has stride 1, and from 8 on there is no maximum either, as in networks for CIFAR.
-    Then, with 10 classes, there are 11,172,810 parameters on 1 channel and 11,173,962 on 3, and 555.4 M multiply-adds at 32x32x3.
+    classes: before the blocks come a 7x7 convolution of stride 2 and a 3x3 maximum of stride 2. With a reduction of 16,
+    the convolution is 3x3 and has stride 1; with 8 or less, there is no maximum either, as in networks for CIFAR. For
+    10 classes, this form has 11,172,810 parameters on 1 channel and 11,173,962 on 3, and 555.4 M multiply-adds at
+    32x32x3.
     """
     stem_stride, pool_stride, *strides = strides_for(input_shape, (2, 2, 1, 2, 2, 2), reduction)
     stem = conv_bn_relu(image_channels(input_shape), width, 7 if stem_stride == 2 else 3, stem_stride)

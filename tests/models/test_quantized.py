@@ -18,6 +18,7 @@ NETWORKS = {
     "edgekit.models.ds_cnn:ds_cnn": {"width": 16, "blocks": 2},  # its root is a Sequential
     "edgekit.models.resnet:resnet8": {"stem_stride": 2},
     "edgekit.models.conv1d:conv1d": {},
+    "edgekit.models.efficientnet_lite:efficientnet_lite0": {"alpha": 0.1, "last": 32, "padding": "tensorflow"},
 }
 
 

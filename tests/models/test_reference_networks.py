@@ -123,6 +123,7 @@ def test_the_folder_holds_the_promised_builders():
     names = {builder.split(":")[1] for builder in BUILDERS}
     assert {"resnet", "resnet8", "ds_cnn", "mobilenet_v1", "mobilenet_v2", "conv1d"} <= names
     assert {"mobilenet_v3_small", "mobilenet_v4_small", "efficientnet_lite0", "mcunet", "repvgg"} <= names
+    assert {"mobilenet_v3_large", "efficientnet_lite1", "efficientnet_lite2", "resnet18"} <= names
     assert {"tc_resnet", "bc_resnet"} <= names
 
 
@@ -227,6 +228,7 @@ class TestContract:
         ("edgekit.models.mobilenet_v3:mobilenet_v3_small", {"alpha": 0}, "needs alpha above 0, got 0"),
         ("edgekit.models.mobilenet_v4:mobilenet_v4_small", {"reduction": 12}, "power of 2 from 1 to 32, got 12"),
         ("edgekit.models.efficientnet_lite:efficientnet_lite0", {"last": 0}, "needs last above 0, got 0"),
+        ("edgekit.models.efficientnet_lite:efficientnet_lite1", {"padding": "same"}, "known: symmetric, tensorflow"),
         ("edgekit.models.mcunet:mcunet", {"reduction": 64}, "power of 2 from 1 to 32, got 64"),
         ("edgekit.models.repvgg:repvgg", {"blocks": [1, 2]}, r"blocks for 4 stages, .* got \[1, 2\]"),
         ("edgekit.models.tc_resnet:tc_resnet", {"kernel": 8}, "odd kernel >= 3, got blocks 1, kernel 8"),

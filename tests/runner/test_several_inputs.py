@@ -255,12 +255,12 @@ NAMES = "; give picture, ids, zoom"
         ({"ids": [1, [2, 3], 4, 5]}, "tensor ids: got "),
         ({"ids": np.array([2**24 + 1, 0, 0, 0])}, "tensor ids: holds numbers beyond 16777216"),
         ({"ids": np.array([2**64 - 1, 0, 0, 0], np.uint64)}, "tensor ids: holds numbers beyond 16777216"),
-        ({"ids": np.array([10, 0, 0, 0])}, "sample: tensor ids: values from 0 to 10; the bundle takes 0 to 9, "
+        ({"ids": np.array([10, 0, 0, 0])}, "sample: tensor ids: values from 0 to 10; the bundle takes 0 to 9; "
          "prepare the tensor like the training data"),
-        ({"ids": np.array([-1, 0, 0, 0])}, "sample: tensor ids: values from -1 to 0; the bundle takes 0 to 9, "),
+        ({"ids": np.array([-1, 0, 0, 0])}, "sample: tensor ids: values from -1 to 0; the bundle takes 0 to 9; "),
         ({"zoom": np.ones(1, int)}, "tensor zoom: got int64[1]; the bundle takes float32[1]"),
         ({"zoom": np.ones(1, complex)}, "tensor zoom: got complex128[1]; the bundle takes float32[1]"),
-        ({"zoom": np.float32([4.01])}, "sample: tensor zoom: values from 4.01 to 4.01; the bundle takes 0.5 to 4, "),
+        ({"zoom": np.float32([4.01])}, "sample: tensor zoom: values from 4.01 to 4.01; the bundle takes 0.5 to 4; "),
         ({"zoom": np.float32([np.nan])}, "sample: holds NaN or infinity; check the sensor or the file"),
         ({"picture": np.full((2, 3, 1), 1e39)}, "sample: holds NaN or infinity; check the sensor or the file"),
         ({"zoom": np.ma.masked_array([1.0], [True])}, "tensor zoom: got a masked array; fill it, and give a plain one"),

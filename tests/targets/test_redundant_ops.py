@@ -28,6 +28,7 @@ REFERENCE: dict[str, tuple[str, dict[str, Any]]] = {
     "mobilenet_v3": ("mobilenet_v3:mobilenet_v3_small", {}),
     "mobilenet_v4": ("mobilenet_v4:mobilenet_v4_small", {}),
     "efficientnet_lite": ("efficientnet_lite:efficientnet_lite0", {}),
+    "efficientnet_lite, TensorFlow": ("efficientnet_lite:efficientnet_lite0", {"padding": "tensorflow"}),
     "mcunet": ("mcunet:mcunet", {}),
     "repvgg": ("repvgg:repvgg", {}),
 }
@@ -109,6 +110,13 @@ def test_every_reference_network_is_looked_at() -> None:
     assert sources == {source for source, _ in builders}
     for source, function in builders:
         assert callable(getattr(importlib.import_module(f"edgekit.models.{source}"), function, None)), function
+
+
+@pytest.mark.parametrize("target", ["tflite", "openvino", "onnx"])
+def test_a_pad_as_in_tensorflow_becomes_part_of_its_convolution(target: str, tmp_path: Path) -> None:
+    options = {"alpha": 0.1, "last": 16, "padding": "tensorflow"}
+    model = save(tmp_path / "model", "edgekit.models.efficientnet_lite:efficientnet_lite0", options, (3, 32, 32))
+    assert kinds(convert(model, target, "fp32", tmp_path / "out", (3, 32, 32))) == {}
 
 
 ONNX_CASES: dict[str, tuple[list[Any], dict[str, int]]] = {

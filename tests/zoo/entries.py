@@ -71,12 +71,19 @@ class Entry:
 ENTRIES = (
     Entry("ResNet-8", f"{OURS}.resnet:resnet8", "reference network"),
     Entry("ResNet-20", f"{OURS}.resnet:resnet", "reference network", kwargs={"depth": 20, "width": 16}),
+    Entry("ResNet-18", f"{OURS}.resnet:resnet18", "reference network", kwargs={"width": 8}),
     Entry("DS-CNN", f"{OURS}.ds_cnn:ds_cnn", "reference network, depthwise"),
     Entry("MobileNetV1", f"{OURS}.mobilenet_v1:mobilenet_v1", "reference network", kwargs={"alpha": 0.25}),
     Entry("MobileNetV2", f"{OURS}.mobilenet_v2:mobilenet_v2", "reference network", kwargs={"alpha": 0.35}),
     Entry(
         "MobileNetV3-Small",
         f"{OURS}.mobilenet_v3:mobilenet_v3_small",
+        "reference network, squeeze-excite",
+        kwargs={"alpha": 0.25, "last": 64},
+    ),
+    Entry(
+        "MobileNetV3-Large",
+        f"{OURS}.mobilenet_v3:mobilenet_v3_large",
         "reference network, squeeze-excite",
         kwargs={"alpha": 0.25, "last": 64},
     ),
@@ -91,6 +98,12 @@ ENTRIES = (
         f"{OURS}.efficientnet_lite:efficientnet_lite0",
         "reference network, ReLU6",
         kwargs={"last": 64},
+    ),
+    Entry(
+        "EfficientNet-Lite1",
+        f"{OURS}.efficientnet_lite:efficientnet_lite1",
+        "reference network, TensorFlow's padding",
+        kwargs={"alpha": 0.25, "last": 64, "padding": "tensorflow"},
     ),
     Entry("MCUNet-like", f"{OURS}.mcunet:mcunet", "reference network, 7×7 depthwise", kwargs={"alpha": 0.5}),
     Entry("RepVGG", f"{OURS}.repvgg:repvgg", "reference network, branches that are merged", kwargs={"alpha": 0.125}),

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from edgekit.cli.init import pretrained_network
 from edgekit.cli.init.inspection import Findings
 from edgekit.cli.init.sizes import (
     CONFIDENCE,
@@ -19,7 +20,7 @@ from edgekit.cli.init.sizes import (
     small_validation_warning,
 )
 from edgekit.core import tasks
-from edgekit.core.tasks import accuracy_drop
+from edgekit.core.tasks import accuracy_drop, embedding
 from edgekit.data import Data
 from edgekit.stages.bundle import streams
 
@@ -47,7 +48,10 @@ RESERVED_WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 @dataclass(frozen=True, eq=False)
 class ConfigDraft:
-    """Everything that the config is made from. `section` is its section `data`, as it is written into the file."""
+    """Everything that the config is made from. `section` is its section `data`, as it is written into the file.
+
+    With `starts_pretrained`, the network is that of `pretrained_network`, and only the baseline is trained.
+    """
 
     name: str
     task: str
@@ -55,13 +59,14 @@ class ConfigDraft:
     section: dict[str, Any]
     data: Data
     sizes: SplitSizes
+    starts_pretrained: bool = False
 
     def text(self) -> str:
         """Return the config as YAML."""
-        model, _ = network_pair(self.task, self.data.kind, self.data.raw_shape)
         sizes = self.sizes
         learning_rate = self._learning_rate()
-        training: dict[str, Any] = {"epochs": sizes.epochs, "batch_size": sizes.batch, "learning_rate": learning_rate}
+        epochs = pretrained_network.epochs(sizes) if self.starts_pretrained else sizes.epochs
+        training: dict[str, Any] = {"epochs": epochs, "batch_size": sizes.batch, "learning_rate": learning_rate}
         augmentation = AUGMENTATIONS.get(self.task, "none")
         augment = {"augment": augmentation} if self.data.kind == "image" else {}
         training |= augment
@@ -78,8 +83,7 @@ class ConfigDraft:
             "data:",
             *entry_lines(self.section, self._comments()),
             "",
-            "model: # trained here; for your own: builder: package.module:function, or source: a model file",
-            *entry_lines(model),
+            *self._model(),
             "",
             *self._preprocess(),
             "",
@@ -88,12 +92,43 @@ class ConfigDraft:
             "# targets: [tflite] # a target named here is required; by default all that are possible: tflite, "
             "openvino, onnx",
             "",
+            *self._profile(training),
+            *([] if self.starts_pretrained else self._student_stages(training, fine_tuning, augment)),
+            *self._bundle(),
+        ]  # fmt: skip
+        return "\n".join(lines) + "\n"
+
+    def _model(self) -> list[str]:
+        if not self.starts_pretrained:
+            model, _ = network_pair(self.task, self.data.kind, self.data.raw_shape)
+            note = "trained here; for your own: builder: package.module:function, or source: a model file"
+            return [f"model: # {note}", *entry_lines(model)]
+        dimensions = {"dimensions": embedding.DIMENSIONS} if self.task == "embedding" else {}
+        network = pretrained_network.NETWORK
+        return [
+            "model: # EfficientNet-Lite0; its backbone has been trained on ImageNet, and its last layer is new",
+            *entry_lines({**network, "kwargs": {**network["kwargs"], **dimensions}}, {
+                "pretrained": "leave this line out to train from new weights, which needs some thousand pictures",
+            }),
+        ]  # fmt: skip
+
+    def _profile(self, training: dict[str, Any]) -> list[str]:
+        return [
             "profile:",
             *entry_lines({**training, "compiling": False}, {
-                "epochs": f"of {-(-sizes.train // sizes.batch)} steps; raise it if accuracy still rises at the end",
+                "epochs": f"of {-(-self.sizes.train // self.sizes.batch)} steps; raise it if accuracy still rises at "
+                "the end",
                 "augment": "random shifts; shift_flip adds mirror images, none leaves the pictures as they are",
                 "compiling": "true times torch.compile too, which takes a minute",
             }),
+        ]  # fmt: skip
+
+    def _student_stages(
+        self, training: dict[str, Any], fine_tuning: dict[str, Any], augment: dict[str, Any]
+    ) -> list[str]:
+        """Return the options of the stages that train a student."""
+        sizes, learning_rate = self.sizes, training["learning_rate"]
+        return [
             "",
             "distill:",
             *self._students(),
@@ -106,12 +141,10 @@ class ConfigDraft:
             "",
             "quantize:",
             *entry_lines({**fine_tuning, "learning_rate": learning_rate / 10, **augment}),
-            *self._bundle(),
         ]  # fmt: skip
-        return "\n".join(lines) + "\n"
 
     def _preprocess(self) -> list[str]:
-        steps = measured_steps(self.data)
+        steps = pretrained_network.STEPS if self.starts_pretrained else measured_steps(self.data)
         if not steps:
             tensors_note = "the network scales each tensor by itself"
             reason = (
@@ -149,6 +182,8 @@ class ConfigDraft:
 
         Networks without batch normalization need a lower rate.
         """
+        if self.starts_pretrained:
+            return pretrained_network.LEARNING_RATE
         if self.task == "anomaly":
             return PICTURE_ANOMALY_RATE if self.data.kind == "image" else ANOMALY_RATE
         return FAST_RATE if self.data.kind != "vector" and self.task != "regression" else SLOW_RATE

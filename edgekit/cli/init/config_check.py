@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgekit.cli.init import sizes
+from edgekit.cli.init import pretrained_network, sizes
 from edgekit.cli.init.config import ConfigDraft, to_yaml
 from edgekit.cli.init.inspection import Findings
 from edgekit.cli.init.sizes import SplitSizes
@@ -36,6 +36,8 @@ def draft_config(name: str, task: str, findings: Findings, path_in_config: str |
     The data are read twice, because the number of calibration samples depends on the number of samples, and statistics
     must be computed on the train split that remains.
     """
+    if pretrained_side := pretrained_network.sample_side(task, findings):
+        findings = pretrained_network.with_side(findings, pretrained_side)
     section = {**findings.section}
     section |= {f"{split}_fraction": 0.2 for split in ("validation", "test") if split not in findings.splits}
     data = read_data(name, task, {**section, "calibration_samples": 1, "overlap": "drop"})
@@ -54,9 +56,8 @@ def draft_config(name: str, task: str, findings: Findings, path_in_config: str |
     if path_in_config is not None:
         section["path"] = path_in_config
     least_batch = positives.min_batch_size(data.train.y) if task == "embedding" else 2
-    return ConfigDraft(
-        name, task, findings, section, data, replace(SplitSizes(*map(len, splits)), least_batch=least_batch)
-    )
+    split_sizes = replace(SplitSizes(*map(len, splits)), least_batch=least_batch)
+    return ConfigDraft(name, task, findings, section, data, split_sizes, starts_pretrained=pretrained_side > 0)
 
 
 def check_config(text: str, section: dict[str, Any], data: Data, source: Path | None = None) -> None:

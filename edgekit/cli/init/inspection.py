@@ -81,11 +81,14 @@ def inspect_pictures(path: Path, container: str, layout: FolderLayout, source: S
     size = int(np.clip(min(width, height), 4, MAX_SIDE))
     sizes = f"{width}×{height}" + (" and other sizes" if len(sides) > 1 else "")
     section = {"source": "image_folder", "path": str(path), "size": size, "channels": 3 if coloured else 1}
+    side = min(width, height)
     colour = "in colour" if coloured else "grey"
     comments = {"size": f"the pictures are {sizes}; more pixels show more detail and take longer"}
     description = f"{container} of pictures, {sizes}, {colour}, seen as {size}×{size}"
     samples = len(layout.names.get("train", ()))
-    return Findings(section, description, frozenset(layout.names), comments, classes=layout.classes, samples=samples)
+    return Findings(
+        section, description, frozenset(layout.names), comments, classes=layout.classes, samples=samples, side=side
+    )
 
 
 def is_grey(picture: Image.Image) -> bool:
@@ -242,9 +245,9 @@ class Findings:
 
     `splits` are the splits that the data already have, and `comments` are for the config, by option. `labels` are the
     labels in arrays or in a table. `classes` are the names of the classes, if the data show them. `task` is used if the
-    user names no task.
-    `samples` is the number of pictures in the train split, where it is known. `keypoints` is the number of keypoints
-    that the annotations of boxes declare, and `has_masks` says whether each box has a mask.
+    user names no task. `samples` is the number of pictures in the train split, and `side` the shorter side of most
+    pictures in pixels, where they are known. `keypoints` is the number of keypoints that the annotations of boxes
+    declare, and `has_masks` says whether each box has a mask.
     """
 
     section: dict[str, Any]
@@ -255,5 +258,6 @@ class Findings:
     classes: tuple[str, ...] | None = None
     task: Task = "classification"
     samples: int = 0
+    side: int = 0
     keypoints: int = 0
     has_masks: bool = False

@@ -62,9 +62,9 @@ class Load:
             raise ConfigError(f"scenario: got {self.scenario!r}; use one of {', '.join(SCENARIOS)}")
         for what, value in (("seconds", self.seconds), ("p99", self.p99_bound_ms), ("rate", self.rate_per_s)):
             if value is not None and not 0 < value < float("inf"):
-                raise ConfigError(f"{what}: got {value:g}; use a number above 0")
+                raise ConfigError(f"{what}: got {value:g}; use a finite number above 0")
         if self.queries < 1:
-            raise ConfigError(f"queries: got {self.queries}; use a whole number from 1")
+            raise ConfigError(f"queries: got {self.queries}; use a whole number, 1 or more")
         if self.rate_per_s is not None and self.scenario != "server":
             raise ConfigError(f"rate: got {self.rate_per_s:g} for {self.scenario}; only server has a rate")
 

@@ -41,7 +41,7 @@ ANSWER_ATTRIBUTES = {
 
 
 FIT_DESCRIPTIONS = {
-    "crop": "cropped around its middle to the right proportions and scaled",
+    "crop": "center-cropped to the proportions of the input and scaled",
     "stretch": "stretched",
     "letterbox": "letterboxed (scaled without distortion, then padded with bars)",
 }
@@ -53,7 +53,10 @@ def requirements(target: str) -> list[str]:
 
 
 def commands(file: str, target: str, raw: RawSpec) -> list[str]:
-    """Return the three commands to type on the device; they create a virtual environment, as PEP 668 requires."""
+    """Return the three commands to type on the device: install, run the self-test, and predict.
+
+    They install into a virtual environment, as PEP 668 requires.
+    """
     file_packages = ["pillow"] if _takes_pictures(raw) else ["tokenizers"] if raw.kind == "text" else []
     packages = " ".join(f"'{line}'" for line in [*requirements(target), *file_packages])
     kind = "picture" if _takes_pictures(raw) else "table" if raw.columns else raw.kind

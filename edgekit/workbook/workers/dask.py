@@ -140,10 +140,10 @@ class _JobRun:
             self._active[address] = number, future
 
     def _avoids(self, number: int, address: str) -> bool:
-        """Whether the worker at `address` should leave the job to another worker.
+        """Whether the job must go to another worker than the one at `address`.
 
-        It should if it is not eligible for the job, or if the job has failed on it and there is an eligible worker on
-        which the job has not failed yet.
+        That is so if this worker is not eligible for the job. It is also so if this worker was given the job before and
+        returned no valid answer, as long as there is an eligible worker that has not been tried in vain.
         """
         eligible = self._eligible_workers(number)
         return address not in eligible or (
@@ -218,5 +218,6 @@ class _JobRun:
         if error_class is not TrustError:
             self._say(
                 job.name,
-                f"worker {address}: {reason}; the job is started again ({self._attempts[number] + 1} of {MAX_TRIES})",
+                f"worker {address}: {reason}; the job is started again "
+                f"(try {self._attempts[number] + 1} of {MAX_TRIES})",
             )

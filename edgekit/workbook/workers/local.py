@@ -82,7 +82,7 @@ class LocalPool:
             if stopped.is_set():
                 break
             if attempt < MAX_TRIES:
-                self._print_line(job.name, f"{reason}; it is started again ({attempt + 1} of {MAX_TRIES})")
+                self._print_line(job.name, f"{reason}; it is started again (try {attempt + 1} of {MAX_TRIES})")
         raise error_class(f"{job.name}: {reason}; tries: {attempt}")
 
     def _print_line(self, name: str, line: str) -> None:

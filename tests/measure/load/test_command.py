@@ -97,7 +97,7 @@ def test_a_busy_neighbour_is_told(path: Path) -> None:
             {"max_rate": True, "scenarios": ("offline",)},
             "--max-rate: uses the scenario server; leave out --scenario offline",
         ),
-        ({"seconds": 0.0}, "seconds: got 0; use a number above 0"),
+        ({"seconds": 0.0}, "seconds: got 0; use a finite number above 0"),
     ],
 )
 def test_wishes_that_do_not_fit_together_are_refused(wishes: dict[str, object], said: str) -> None:

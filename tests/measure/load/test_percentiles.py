@@ -73,11 +73,11 @@ def test_noise_is_the_spread_of_neighbours_medians() -> None:
     ("keywords", "said"),
     [
         ({"scenario": "serve"}, "scenario: got 'serve'; use one of single_stream, server, offline"),
-        ({"seconds": 0.0}, "seconds: got 0; use a number above 0"),
+        ({"seconds": 0.0}, "seconds: got 0; use a finite number above 0"),
         ({"seconds": float("inf")}, "seconds: got inf"),
         ({"rate_per_s": -1.0}, "rate: got -1"),
         ({"p99_bound_ms": float("nan")}, "p99: got nan"),
-        ({"queries": 0}, "queries: got 0; use a whole number from 1"),
+        ({"queries": 0}, "queries: got 0; use a whole number, 1 or more"),
         ({"scenario": "offline", "rate_per_s": 5.0}, "rate: got 5 for offline; only server has a rate"),
     ],
 )

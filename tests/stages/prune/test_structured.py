@@ -19,6 +19,7 @@ NETWORKS = {
     "ds_cnn:ds_cnn": {"width": 32},
     "mobilenet_v1:mobilenet_v1": {"alpha": 0.25},
     "mobilenet_v2:mobilenet_v2": {},
+    "efficientnet_lite:efficientnet_lite0": {"padding": "tensorflow"},
     "conv1d:conv1d": {},
 }
 

@@ -88,7 +88,7 @@ def test_a_killed_worker_costs_one_work_and_no_result(two: Cluster, tmp_path: Pa
         assert pool.count == 1
     assert results == [two.process("w1").pid] * 3  # each is done on the other
     again = [(name, line) for name, line in lines if "is started again" in line]
-    assert len(again) == 1 and "has disconnected; the job is started again (2 of 3)" in again[0][1]
+    assert len(again) == 1 and "has disconnected; the job is started again (try 2 of 3)" in again[0][1]
 
 
 def kill_when_at_work(dask_cluster: Cluster, name: str, folder: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_worker_whose_failure_nobody_can_read_costs_one_work(tmp_path: Path) -
         dask_cluster.worker("silent", preload=tmp_path / "silent.py")
         with open_pool(on=dask_cluster.address, say=lambda *line: lines.append(line)) as pool:
             assert pool.run([job("where", folder=str(tmp_path), name=f"n{n}", seconds=1) for n in range(2)])
-    assert any("is started again (2 of 3)" in line for _, line in lines)
+    assert any("is started again (try 2 of 3)" in line for _, line in lines)
 
 
 def test_a_foreign_worker_is_told_in_a_line_and_not_used(tmp_path: Path) -> None:

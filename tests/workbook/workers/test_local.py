@@ -148,7 +148,7 @@ def test_a_wrong_result_is_made_again(tmp_path: Path) -> None:
     with open_pool(say=lambda _, line: lines.append(line)) as pool:
         check = lambda _, result: "" if result == "right" else f"got {result!r}"  # noqa: E731
         assert pool.run([job("wrong_at_first", folder=str(tmp_path))], check=check) == ["right"]
-        assert "gave a wrong answer: got 'wrong'; it is started again (2 of 3)" in lines[0]
+        assert "gave a wrong answer: got 'wrong'; it is started again (try 2 of 3)" in lines[0]
         with pytest.raises(TrustError, match=r"gave a wrong answer: never.*tries: 3"):
             pool.run([job("add", a=1, b=1)], check=lambda *_: "never")
 
