@@ -10,7 +10,7 @@ from edgekit.core.budget import Budget, VariantLimits
 from edgekit.core.config import TARGETS
 from edgekit.core.schema.limits import BudgetLimits as Recorded
 from edgekit.core.schema.result import Result
-from edgekit.core.schema.variants import BudgetMet, VariantRow
+from edgekit.core.schema.variants import BaselineRow, BudgetMet, VariantRow
 from edgekit.measure.forecast import baseline_runtime
 from edgekit.report import checks
 from edgekit.report.formatting import (
