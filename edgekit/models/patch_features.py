@@ -79,7 +79,9 @@ class PatchFeatures(nn.Module, ABC):
         maps = _maps_by_stride(network, input_shape)
         missing = [stride for stride in strides if stride not in maps]
         if missing:
-            raise ValueError(f"{backbone} has no map of stride {missing[0]}; its strides are {', '.join(map(str, maps))}")
+            raise ValueError(
+                f"{backbone} has no map of stride {missing[0]}; its strides are {', '.join(map(str, maps))}"
+            )
         chosen = [maps[stride] for stride in sorted(strides)]
         self.backbone = network[: chosen[-1][0] + 1]
         self._ends, self._window, self._grid = [index for index, _ in chosen], window, grid

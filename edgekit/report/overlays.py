@@ -14,8 +14,8 @@ from matplotlib.patheffects import Normal, Stroke
 from edgekit.core.tasks import anomaly, instance_masks, keypoints, segmentation
 from edgekit.core.tasks.box_matches import MIN_LOGIT, compare_boxes, select_boxes
 from edgekit.runner.boxes import Boxes
-from edgekit.runner.drawing import Colour as RGB
 from edgekit.runner.drawing import HEAT, heat_levels, style_of_class
+from edgekit.runner.drawing import Colour as RGB
 from edgekit.runner.instance_masks import Mask
 from edgekit.runner.masks import UNKNOWN
 

@@ -113,7 +113,9 @@ def _check_baseline(plan: Plan, data: Data) -> str:
         )
     dry_run.check_network(module, spec, x, trains=not plan.weights and not is_fitted)
     parameters = sum(parameter.numel() for parameter in module.parameters())
-    weights_note = f"weights of {plan.weights.name}" if plan.weights else f"to be {'fitted' if is_fitted else 'trained'}"
+    weights_note = (
+        f"weights of {plan.weights.name}" if plan.weights else f"to be {'fitted' if is_fitted else 'trained'}"
+    )
     scale_note = output_check.shared_scale_note(module, spec, x)
     return f"{parameters:,} parameters, {weights_note}; answers these samples{f'; {scale_note}' if scale_note else ''}"
 

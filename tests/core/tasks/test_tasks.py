@@ -183,7 +183,9 @@ def test_a_map_of_distances_scores_by_its_largest() -> None:
     best = int(anomaly.closeness(answers, y).argmax())
     assert y[best] == 1
     drawn = anomaly.drawn_answers(answers, y)
-    np.testing.assert_array_equal(drawn.max(axis=(1, 2)) > 1, scores.values[:, 0] > np.quantile(scores.values[:40, 0], 0.99))
+    np.testing.assert_array_equal(
+        drawn.max(axis=(1, 2)) > 1, scores.values[:, 0] > np.quantile(scores.values[:40, 0], 0.99)
+    )
 
 
 def test_the_interval_of_the_area_covers_it_and_narrows_with_more_samples() -> None:
