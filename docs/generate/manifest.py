@@ -49,7 +49,7 @@ MANIFEST: Words = {
     "labels": ("list of text", "Names of the outputs, in their order. Empty for the task `raw`."),
     "threshold": (
         "number ≥ 0",
-        "Mean squared error above which a sample is an anomaly. Only for the task `anomaly`.",
+        "Score above which a sample is an anomaly. Only for the task `anomaly`.",
     ),
     "boxes": (
         "object",

@@ -30,7 +30,7 @@ WORDS: Mapping[Task, Words] = {
     "regression": Words("(n,) or (n, values)", "values", "squared error", ("values",)),
     "anomaly": Words(
         "(n,) 0 normal, 1 anomaly",
-        "a reconstruction of its input",
+        "a reconstruction of its input, or a map of distances",
         "squared error, on normal samples only",
         ("is_anomaly", "score", "threshold", "label"),
     ),

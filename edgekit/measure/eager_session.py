@@ -123,7 +123,8 @@ def _torch_loader(spec: ModelSpec) -> Callable[[Path], AnswerSteps]:
         if spec.task == "segmentation":
             return _cell_answer(scores[0].numpy())
         if spec.task == "anomaly":
-            return {"score": float(torch.mean((scores - inputs) ** 2))}
+            is_map = spec.outputs != spec.input_shape
+            return {"score": float(scores.max() if is_map else torch.mean((scores - inputs) ** 2))}
         if spec.task == "regression":
             return {"values": scores[0].tolist()}
         if spec.task == "embedding":

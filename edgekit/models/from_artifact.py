@@ -28,7 +28,7 @@ def spec_for(
     shape = preprocessed_shape(data, preprocess)
     if len(shape) == 3:
         shape = (shape[2], shape[0], shape[1])
-    return store.ModelSpec(
+    spec = store.ModelSpec(
         builder=builder,
         source=source,
         kwargs=kwargs,
@@ -50,6 +50,9 @@ def spec_for(
             **({"input_path": list(data.input_path)} if data.input_path is not None else {}),
         },
     )
+    if builder and data.task == "anomaly" and (map_shape := store.distance_map_shape(spec)):
+        return spec.model_copy(update={"output_shape": map_shape})
+    return spec
 
 
 def _output_shape(data: Data, input_shape: tuple[int, ...], kwargs: dict[str, Any]) -> tuple[int, ...] | None:

@@ -44,9 +44,11 @@ def check_output(out: Any, spec: ModelSpec, samples: int = 1, when: str = "") ->
         _check_file_output(out, spec, samples, when)
         return
     expected = (samples, *spec.outputs)
-    content = {"regression": "values", "anomaly": "its input again, reconstructed,", "embedding": "vectors"}.get(
-        spec.task, "logits"
-    )
+    content = {
+        "regression": "values",
+        "anomaly": "its input again, reconstructed, or a map of distances,",
+        "embedding": "vectors",
+    }.get(spec.task, "logits")
     must = f"{spec.called}: must return {content} of shape {expected}"
     if isinstance(out, tuple | list) and len(out) > 1:
         raise ModelError(

@@ -65,10 +65,10 @@ class ModelSpec(StrictModel):
 
     The network either has a `builder` or came as the file that `source` describes. `input_shape` is (C, H, W), (F,) or
     (time, channels), and for several inputs (width,), the size of the vector that joins them. `output_shape` None means
-    (num_classes,). `classes` are the names of the outputs; for anomaly detection, whose output is a reconstruction,
-    they are the names of its verdicts. `reparameterized` means that the builder's network was merged by its method of
-    that name (`edgekit.models.reparameterize`). A new network starts from the weights of `pretrained`, if it is given;
-    a saved network has its own.
+    (num_classes,). `classes` are the names of the outputs; for anomaly detection, whose output is a reconstruction or
+    a map of distances, they are the names of its verdicts. `reparameterized` means that the builder's network was
+    merged by its method of that name (`edgekit.models.reparameterize`). A new network starts from the weights of
+    `pretrained`, if it is given; a saved network has its own.
     """
 
     builder: Builder | None = None

@@ -151,6 +151,18 @@ def load_weights(module: nn.Module, path: Path) -> None:
     module.load_state_dict(tensors, strict=False)
 
 
+def distance_map_shape(spec: ModelSpec) -> tuple[int, ...] | None:
+    """Return (1, rows, columns) if the builder's network returns a map of distances, or None for any other output."""
+    module = _construct(spec, seed=0)
+    try:
+        with torch.no_grad():
+            out = module(zero_sample(spec))
+    except FAULTS:  # `check_forward` reports the failure
+        return None
+    shape = tuple(out.shape[1:]) if isinstance(out, Tensor) else ()
+    return shape if len(shape) == 3 and shape[0] == 1 and shape != spec.input_shape else None
+
+
 def zero_sample(spec: ModelSpec) -> Tensor:
     """Return one sample of zeros as the network takes it: (1, *input_shape), float32 or token ids (int32)."""
     return torch.zeros(1, *spec.input_shape, dtype=torch.int32 if spec.takes_ids else torch.float32)

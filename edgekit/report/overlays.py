@@ -11,11 +11,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import Normal, Stroke
 
-from edgekit.core.tasks import instance_masks, keypoints, segmentation
+from edgekit.core.tasks import anomaly, instance_masks, keypoints, segmentation
 from edgekit.core.tasks.box_matches import MIN_LOGIT, compare_boxes, select_boxes
 from edgekit.runner.boxes import Boxes
+from edgekit.runner.drawing import HEAT, heat_levels, style_of_class
 from edgekit.runner.drawing import Colour as RGB
-from edgekit.runner.drawing import style_of_class
 from edgekit.runner.instance_masks import Mask
 from edgekit.runner.masks import UNKNOWN
 
@@ -206,6 +206,25 @@ def _draw_mask(axes: Axes, mask: np.ndarray) -> None:
     axes.imshow(colours[mask], extent=(-0.5, right, bottom, -0.5), interpolation="nearest")
 
 
+def anomaly_label(axes: Axes, label: np.ndarray) -> str:
+    """Draw nothing, because labels have no position, and return the kind of the sample."""
+    return anomaly.NAMES[int(label)]
+
+
+def anomaly_answer(axes: Axes, answer: np.ndarray, label: np.ndarray) -> str:
+    """Draw a map of distances (rows, columns), in multiples of the threshold, and return the largest in words."""
+    colours = np.zeros((*answer.shape, 4), np.uint8)
+    colours[..., :3], colours[..., 3] = HEAT, heat_levels(answer, 1.0)
+    right, bottom = axes.get_xlim()[1], axes.get_ylim()[0]
+    axes.imshow(colours, extent=(-0.5, right, bottom, -0.5), interpolation="nearest")
+    return f"{answer.max():.2f} × the threshold"
+
+
+def anomaly_legend(names: Sequence[str]) -> list[Patch]:
+    """Return the legend of the colour."""
+    return [Patch(color=_rgb_fractions(HEAT), label="above the threshold; the paler, the nearer to the median")]
+
+
 class Overlay(NamedTuple):
     """How the labels and answers of a task are drawn over an image. Both functions return in words what they drew.
 
@@ -222,4 +241,7 @@ OVERLAYS = {
     "instance_masks": Overlay(instance_label, instance_answer, box_legend),
     "detection": Overlay(box_label, box_answer, box_legend),
     "segmentation": Overlay(mask_label, mask_answer, mask_legend),
+    "anomaly": Overlay(anomaly_label, anomaly_answer, anomaly_legend),
 }
+LABEL_OVERLAYS = {task: overlay for task, overlay in OVERLAYS.items() if task != "anomaly"}
+"""The overlays of tasks whose labels have a position."""

@@ -1,4 +1,4 @@
-"""Draw answers into their pictures with Pillow, for `predict --draw`: boxes, keypoints, and masks.
+"""Draw answers into their pictures with Pillow, for `predict --draw`: boxes, keypoints, masks, and distances.
 
 Neighbouring classes get colours that colour-blind people can tell apart (Okabe and Ito 2008), and lines get patterns,
 so that the pictures can be read in greyscale too.
@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from edgekit.runner import input_path
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs.picture import import_pillow
+from edgekit.runner.postprocess.anomaly import gives_map
 
 if TYPE_CHECKING:
-    from edgekit.runner.bundle.manifest import Manifest
+    from edgekit.runner.bundle.manifest import Manifest, RawSpec
+    from edgekit.runner.postprocess.anomaly import Anomaly
     from edgekit.runner.postprocess.detection import Detection
     from edgekit.runner.postprocess.segmentation import Segmentation
 
@@ -36,6 +39,9 @@ COLOURS: tuple[Colour, ...] = (
 )
 PATTERNS = ((1, 0), (6, 3), (2, 2), (6, 2, 2, 2))
 """Dash patterns: lengths of drawn and open parts in turn, in multiples of the line's thickness."""
+HEAT: Colour = (213, 94, 0)
+"""The colour of large distances."""
+MAX_HEAT, PALE = 255, 120
 PIXELS_PER_SCALE = 320
 """Length of a picture's shorter side at scale 1. Lines and letters of a picture twice as large are twice as large."""
 
@@ -70,6 +76,8 @@ def check_drawable(manifest: Manifest) -> None:
             f"--draw: the bundle answers with {manifest.task}, which cannot be drawn into a picture; only "
             f"{', '.join(DRAW_FUNCTIONS)} can"
         )
+    if manifest.task == "anomaly" and not gives_map(manifest):
+        raise InputError("--draw: the bundle reconstructs a picture, which does not show where an anomaly is")
     raw = manifest.raw
     if raw.kind != "image" or raw.dtype != "uint8":
         raise InputError(f"--draw: the bundle takes {raw.kind} {raw.dtype}{list(raw.shape)}, not pictures of bytes")
@@ -78,8 +86,10 @@ def check_drawable(manifest: Manifest) -> None:
 
 def draw(picture: np.ndarray, answer: Any, manifest: Manifest) -> np.ndarray:
     """Return a copy of a picture uint8 (height, width, 3) with the answer drawn into it."""
-    skeleton = {"skeleton": manifest.keypoints["skeleton"]} if manifest.keypoints else {}
-    return DRAW_FUNCTIONS[manifest.task](picture, answer, manifest.labels, **skeleton)
+    options: dict[str, Any] = {"skeleton": manifest.keypoints["skeleton"]} if manifest.keypoints else {}
+    if manifest.task == "anomaly":
+        options = {"raw": manifest.raw}
+    return DRAW_FUNCTIONS[manifest.task](picture, answer, manifest.labels, **options)
 
 
 def draw_boxes(
@@ -151,11 +161,75 @@ def draw_masks(picture: np.ndarray, answer: Segmentation, labels: Sequence[str])
     return canvas.pixels()
 
 
+def draw_distances(picture: np.ndarray, answer: Anomaly, labels: Sequence[str], raw: RawSpec) -> np.ndarray:
+    """Tint the picture by the map of distances (`heat_levels`), and write the label with the score at the top left."""
+    assert answer.map is not None
+    height, width = picture.shape[:2]
+    resize = input_path.find_step(raw.steps, "resize_picture")
+    is_sample = resize is None or resize["fit"] == "crop"
+    place = (
+        input_path.PictureTransform(0, 0, width, height, 1.0, 1.0)
+        if is_sample
+        else input_path.picture_transform((width, height), resize)
+    )
+    sides = (height, width) if is_sample else (raw.shape[0], raw.shape[1])
+    cells = answer.map.astype(np.float64)
+    rows, columns = (
+        _cell_positions(*each)
+        for each in (
+            (height, place.top, place.height, sides[0], cells.shape[0]),
+            (width, place.left, place.width, sides[1], cells.shape[1]),
+        )
+    )
+    middle = float(np.median(cells))
+    across = _between(cells.T, *columns).T
+    tinted = picture.copy()
+    for y in range(height):  # row by row, because a photograph has millions of pixels
+        distances = _between(across, rows[0][y : y + 1], rows[1][y : y + 1])[0]
+        levels = heat_levels(distances, answer.threshold, middle)[:, None].astype(np.uint32)
+        tinted[y] = (picture[y] * (2 * MAX_HEAT - levels) + np.array(HEAT, np.uint32) * levels) // (2 * MAX_HEAT)
+    canvas = _Canvas(tinted)
+    text = caption(answer.label, int(answer.is_anomaly), answer.score / answer.threshold, canvas.fits)
+    if text and answer.threshold > 0:
+        canvas.label((0, 0, *canvas.label_size(text)), text, style_of_class(int(answer.is_anomaly)))
+    return canvas.pixels()
+
+
+def heat_levels(distances: np.ndarray, threshold: float, middle: float | None = None) -> np.ndarray:
+    """Return levels from 0 to `MAX_HEAT`, uint8, for distances of any shape.
+
+    Distances above the threshold have the highest level. The others rise from 0 at `middle`, by default the median, to
+    `PALE` at the threshold.
+    """
+    middle = float(np.median(distances)) if middle is None else middle
+    shares = ((distances - middle) / max(threshold - middle, 1e-9)).clip(0, 1)
+    return np.where(distances > threshold, MAX_HEAT, PALE * shares).astype(np.uint8)
+
+
+def _cell_positions(pixels: int, first: int, covered: int, side: int, cells: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return, for each pixel of a picture's side, the cell before its centre and the fraction of the way to the next.
+
+    The side becomes the `covered` pixels from `first` on of a sample's side, which the cells divide evenly.
+    """
+    in_sample = first + (np.arange(pixels) + 0.5) * covered / pixels
+    position = (in_sample * cells / side - 0.5).clip(0, cells - 1)
+    before = np.minimum(position.astype(np.int64), max(0, cells - 2))
+    return before, position - before
+
+
+def _between(values: np.ndarray, before: np.ndarray, fraction: np.ndarray) -> np.ndarray:
+    """Return rows interpolated between the rows `before` and those after them."""
+    after = np.minimum(before + 1, len(values) - 1)
+    mixed: np.ndarray = values[before] * (1 - fraction)[:, None] + values[after] * fraction[:, None]
+    return mixed
+
+
 DRAW_FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "detection": draw_boxes,
     "keypoints": draw_boxes,
     "instance_masks": draw_boxes,
     "segmentation": draw_masks,
+    "anomaly": draw_distances,
 }
 """The function that draws a task's answers."""
 

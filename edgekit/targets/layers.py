@@ -51,6 +51,31 @@ def read_layers(model_folder: Path, names: Sequence[str]) -> list[WeightedLayer]
     return layers
 
 
+def float_tail(model_folder: Path) -> list[WeightedLayer]:
+    """Return the modules that a network names in `float_tail`: from them on, an int8 model computes in float."""
+    from edgekit.models import store
+    from edgekit.models.spec import read_spec
+
+    spec = read_spec(model_folder)
+    if spec.task != "anomaly" or spec.source is not None:
+        return []
+    return read_layers(model_folder, getattr(store.load(model_folder)[0], "float_tail", ()))
+
+
+def with_followers(names: Iterable[str], operators: Iterable[tuple[str, Iterable[Any], Iterable[Any]]]) -> list[str]:
+    """Return the named operators and all that use their results, in order.
+
+    `operators` has the name, the input tensors and the output tensors of each operator, in the order of execution.
+    """
+    started, reached = set(names), set()
+    followers = []
+    for name, inputs, outputs in operators:
+        if name in started or not reached.isdisjoint(inputs):
+            followers.append(name)
+            reached |= set(outputs)
+    return followers
+
+
 def matching_operators(layers: Iterable[WeightedLayer], constants: Mapping[str, np.ndarray], target: str) -> list[str]:
     """Return the names of the operators that have the weights of one of the layers.
 

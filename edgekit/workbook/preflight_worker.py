@@ -97,6 +97,7 @@ def _check_baseline(plan: Plan, data: Data) -> str:
     from edgekit.models import dry_run, output_check, store
     from edgekit.models.eager import eager_input
     from edgekit.models.from_artifact import spec_for
+    from edgekit.models.patch_features import FIT_METHOD
 
     model = plan.run.model
     spec = spec_for(data, model.builder, model.kwargs, plan.run.preprocess, pretrained=model.pretrained)
@@ -104,9 +105,17 @@ def _check_baseline(plan: Plan, data: Data) -> str:
     if plan.weights:
         store.load_weights(module, plan.weights)
     x = eager_input(data.validation.x[:SAMPLES], spec.preprocess)
-    dry_run.check_network(module, spec, x, trains=not plan.weights)
+    is_fitted = hasattr(module, FIT_METHOD)
+    if is_fitted and "distill" in plan.stages:
+        raise ConfigError(
+            f"distill: is configured, but {spec.called} is fitted to the train split once and trains no student; leave "
+            "distill out, and prune and quantize with it"
+        )
+    dry_run.check_network(module, spec, x, trains=not plan.weights and not is_fitted)
     parameters = sum(parameter.numel() for parameter in module.parameters())
-    weights_note = f"weights of {plan.weights.name}" if plan.weights else "to be trained"
+    weights_note = (
+        f"weights of {plan.weights.name}" if plan.weights else f"to be {'fitted' if is_fitted else 'trained'}"
+    )
     scale_note = output_check.shared_scale_note(module, spec, x)
     return f"{parameters:,} parameters, {weights_note}; answers these samples{f'; {scale_note}' if scale_note else ''}"
 

@@ -235,8 +235,18 @@ def test_few_large_pictures_in_colour_start_from_a_trained_backbone(tmp_path: Pa
     assert white == pytest.approx(1.0, abs=0.002)  # (255 - 127) / 128
 
 
+def test_anomalies_in_large_pictures_in_colour_are_detected_on_a_trained_backbone(tmp_path: Path) -> None:
+    files = {f"train/{name}/{place}.png": picture(place + 50 * row, (200, 140), "RGB")
+             for row, name in enumerate(("good", "broken")) for place in range(20)}  # fmt: skip
+    values = write_config("--data", unpacked(tmp_path, files), "--task", "anomaly", out=tmp_path)
+    assert values["data"]["size"] == 128
+    assert values["model"]["builder"] == "edgekit.models.patchcore:patchcore"
+    assert values["profile"] == {"compiling": False} and "distill" not in values
+    assert load_plan(tmp_path / "mine.yaml").pipeline == ("profile", "convert", "benchmark", "bundle")
+
+
 @pytest.mark.parametrize(("size", "mode", "task"), [
-    ((200, 90), "RGB", "classification"), ((200, 140), "L", "classification"), ((200, 140), "RGB", "anomaly"),
+    ((200, 90), "RGB", "classification"), ((200, 140), "L", "classification"), ((200, 140), "L", "anomaly"),
 ])  # fmt: skip
 def test_other_pictures_do_not(size: tuple[int, int], mode: str, task: str, tmp_path: Path) -> None:
     names = ("normal", "broken") if task == "anomaly" else ("a", "b")

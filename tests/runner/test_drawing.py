@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from edgekit.runner import drawing
+from edgekit.runner.bundle.manifest import RawSpec
+from edgekit.runner.postprocess.anomaly import Anomaly
 from edgekit.runner.postprocess.detection import DetectedBox, Detection
 from edgekit.runner.postprocess.segmentation import Segmentation
 
@@ -181,3 +183,38 @@ def test_colour_blind_people_see_neighbours_as_different(kind: str) -> None:
 
 def test_letters_can_be_read_on_every_colour() -> None:
     assert all(contrast(look.colour, look.against) > 4.5 for look in map(drawing.style_of_class, range(7)))
+
+
+def distances(size: tuple[int, int], spot: tuple[int, int], fit: str, threshold: float = 2.0) -> np.ndarray:
+    """A grey picture of (height, width) with the distances of a sample of 64×64 with 8×8 cells, one of which is 5."""
+    cells = np.ones((8, 8), np.float32)
+    cells[spot] = 5.0
+    steps = ({"step": "resize_picture", "width": 64, "height": 64, "fit": fit},)
+    raw = RawSpec("image", (64, 64, 3), "uint8", input_path=steps)
+    answer = Anomaly(True, 5.0, threshold, "anomaly", {}, cells)
+    return drawing.draw_distances(np.full((*size, 3), 90, np.uint8), answer, ["normal", "anomaly"], raw)
+
+
+@pytest.mark.parametrize(("size", "fit", "centre"), [
+    ((64, 64), "stretch", (36, 28)), ((640, 320), "stretch", (360, 140)), ((320, 640), "letterbox", (200, 280)),
+])  # fmt: skip
+def test_a_large_distance_is_tinted_where_it_is(size: tuple[int, int], fit: str, centre: tuple[int, int]) -> None:
+    """With a letterbox, the 64×64 sample has 16 rows of padding above the picture."""
+    found = distances(size, (4, 3), fit)
+    tinted = np.argwhere(changed(found, np.full((*size, 3), 90, np.uint8)))
+    tinted = tinted[tinted[:, 0] > size[0] // 3]  # below the label
+    scale = size[1] / 64
+    assert np.abs(tinted.mean(axis=0) - centre).max() < 2 * scale
+    assert tuple(found[centre]) == tuple((90 + each) // 2 for each in drawing.HEAT)
+
+
+def test_levels_rise_from_the_median_to_the_threshold_and_jump_there() -> None:
+    levels = drawing.heat_levels(np.array([0.0, 1.0, 1.5, 2.0, 2.1, 9.0]), 2.0, 1.0)
+    assert levels.tolist() == [0, 0, drawing.PALE // 2, drawing.PALE, drawing.MAX_HEAT, drawing.MAX_HEAT]
+    assert not drawing.heat_levels(np.ones((3, 3)), 2.0).any()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_any_size_can_be_tinted(size: tuple[int, int]) -> None:
+    for fit in ("stretch", "letterbox"):
+        assert distances(size, (0, 0), fit).shape == (*size, 3)

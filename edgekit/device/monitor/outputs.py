@@ -101,13 +101,16 @@ def _regression(manifest: Manifest) -> Any:
 
 
 def _anomaly(manifest: Manifest) -> Any:
+    from edgekit.runner.postprocess.anomaly import gives_map
     from edgekit.runner.preprocess.transform import pipeline
 
-    steps = pipeline(manifest.preprocess)
+    steps, is_map = pipeline(manifest.preprocess), gives_map(manifest)
 
     def statistics(raws: np.ndarray, outputs: np.ndarray, answers: Sequence[Any]) -> OutputStatistics:
         if answers:
             return OutputStatistics(np.array([[each.score] for each in answers]))
+        if is_map:
+            return OutputStatistics(outputs.reshape(len(outputs), -1).max(axis=1)[:, None].astype(np.float64))
         x = steps(raws)
         x = np.moveaxis(x, -1, 1) if x.ndim == 4 else x
         errors = np.square(outputs.astype(np.float64) - x).reshape(len(x), -1).mean(axis=1)

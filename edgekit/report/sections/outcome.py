@@ -10,7 +10,7 @@ from edgekit.core.budget import Budget, VariantLimits
 from edgekit.core.config import TARGETS
 from edgekit.core.schema.limits import BudgetLimits as Recorded
 from edgekit.core.schema.result import Result
-from edgekit.core.schema.variants import BudgetMet, VariantRow
+from edgekit.core.schema.variants import BaselineRow, BudgetMet, VariantRow
 from edgekit.measure.forecast import baseline_runtime
 from edgekit.report import checks
 from edgekit.report.formatting import (
@@ -107,7 +107,7 @@ def facts(result: Result) -> list[tuple[str, str, str]]:
         ),
         (
             percent(winner["accuracy_test"]),
-            f"{'accuracy' if result['task'] == 'classification' else metric} on test, read once",
+            f"{'accuracy' if result['task'] == 'classification' else metric} on test, read once{_interval(winner)}",
             f"baseline: {percent(baseline['accuracy_test'])}",
         ),
     ]
@@ -121,6 +121,15 @@ def facts(result: Result) -> list[tuple[str, str, str]]:
             )
         )
     return large
+
+
+def _interval(row: BaselineRow | VariantRow) -> str:
+    """Return the interval of the test accuracy as the end of a phrase; empty if there is none."""
+    interval = row.get("accuracy_interval")
+    if interval is None:
+        return ""
+    low, high = percent(interval["test_low"]), percent(interval["test_high"])
+    return f"; {interval['confidence']:.0%} interval {low} to {high}"
 
 
 def targets_grid(result: Result) -> Grid:

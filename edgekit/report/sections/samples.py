@@ -15,7 +15,7 @@ from edgekit.core import tasks
 from edgekit.report import overlays
 from edgekit.report.figures import DARK, PLAIN_TEXT_STYLE, close_figure
 from edgekit.report.formatting import count
-from edgekit.report.overlays import OVERLAYS
+from edgekit.report.overlays import LABEL_OVERLAYS
 from edgekit.report.tables import Table
 from edgekit.runner import input_vector
 
@@ -114,13 +114,13 @@ def figure(data: Data) -> Figure:
             axes.set_axis_off()
         for axes, place in zip(grid.flat, places, strict=False):
             draw_sample(axes, data.train.x[place], data.kind, sample_text(data, data.train.x[place]))
-            if data.task in OVERLAYS:
+            if data.task in LABEL_OVERLAYS:
                 skeleton = {"skeleton": data.keypoints.skeleton} if data.keypoints else {}
-                OVERLAYS[data.task].label(axes, data.train.y[place], **skeleton)
+                LABEL_OVERLAYS[data.task].label(axes, data.train.y[place], **skeleton)
             axes.set_title(
                 textwrap.shorten(label_text(data, data.train.y[place]), MAX_LABEL_LETTERS, placeholder="…"), fontsize=8
             )
-        if data.task in OVERLAYS:
+        if data.task in LABEL_OVERLAYS:
             handles = (
                 overlays.mask_legend(data.classes)
                 if data.task == "segmentation"
@@ -188,7 +188,7 @@ def one_of_each_class(y: np.ndarray, count: int) -> list[int]:
 
 def label_text(data: Data, label: Any) -> str:
     """Return a label in words: its class or classes, its values, or the number of objects in an image."""
-    if data.task in OVERLAYS:
+    if data.task in LABEL_OVERLAYS:
         return str(tasks.load_task(data.task).describe_labels(label[None], data.classes)[0])
     values = np.atleast_1d(label)
     if values.dtype.kind == "f":

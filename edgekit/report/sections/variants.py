@@ -16,7 +16,7 @@ from edgekit.core.schema.decisions import Decision, DecisionCandidate, is_winner
 from edgekit.core.schema.devices import DeviceClass
 from edgekit.core.schema.limits import BudgetLimits
 from edgekit.core.schema.result import Result
-from edgekit.core.schema.variants import BaselineRow, ReferenceModelRow, SecondAccuracy, VariantRow
+from edgekit.core.schema.variants import AccuracyInterval, BaselineRow, ReferenceModelRow, SecondAccuracy, VariantRow
 from edgekit.measure.forecast import baseline_runtime
 from edgekit.report.figures import (
     PRECISION_MARKERS,
@@ -82,6 +82,7 @@ class VariantLine:
     speedup: tuple[float, float, float] | None
     verdict: str
     second: SecondAccuracy | None = None
+    interval: AccuracyInterval | None = None
     device_p50_ms: float | None = None
 
 
@@ -144,8 +145,14 @@ class Variants:
 
     @property
     def figures(self) -> tuple[Column[VariantLine], ...]:
-        """All columns. Those of the second accuracy metric come last, because a wide table has to be scrolled."""
-        return (*self._all_figures, *self.second)
+        """All columns. Those of intervals and of the second accuracy metric come last, because wide tables scroll."""
+        return (*self._all_figures, *self.intervals, *self.second)
+
+    @property
+    def intervals(self) -> tuple[Column[VariantLine], ...]:
+        """The columns of the intervals of the accuracies, empty if the task has none."""
+        confidences = {line.interval["confidence"] for line in self.lines if line.interval}
+        return tuple(column for confidence in confidences for column in _intervals(confidence))
 
     @property
     def caption(self) -> str:
@@ -190,6 +197,24 @@ def _second(metric: str) -> tuple[Column[VariantLine], ...]:
     return (
         Column(f"val. {metric}", lambda line: percent(line.second and line.second["validation"])),
         Column(f"test {metric}", lambda line: percent(line.second and line.second["test"])),
+    )
+
+
+def _intervals(confidence: float) -> tuple[Column[VariantLine], ...]:
+    def text(line: VariantLine, split: Literal["validation", "test"]) -> str:
+        each = line.interval
+        if each is None:
+            return "–"
+        low, high = (
+            (each["validation_low"], each["validation_high"])
+            if split == "validation"
+            else (each["test_low"], each["test_high"])
+        )
+        return f"{percent(low)} to {percent(high)}"
+
+    return (
+        Column(f"val., {confidence:.0%} interval", lambda line: text(line, "validation")),
+        Column(f"test, {confidence:.0%} interval", lambda line: text(line, "test")),
     )
 
 
@@ -238,6 +263,7 @@ def _line(
         speedup=gain,
         verdict=verdict,
         second=row.get("second_accuracy"),
+        interval=row.get("accuracy_interval"),
         device_p50_ms=there["p50_ms"] if there else None,
     )
 

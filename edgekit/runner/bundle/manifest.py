@@ -112,7 +112,7 @@ class Manifest:
     `activation` is what the runner applies to the model's outputs: "softmax" or "sigmoid" to logits, or "none" if the
     outputs need no activation.
 
-    The following keys are absent unless they apply. `threshold`: the mean squared error above which an anomaly
+    The following keys are absent unless they apply. `threshold`: the score above which an anomaly
     detection calls a sample an anomaly. `boxes`: which boxes a detection returns (`runner/boxes.py`). `head`: how the
     outputs of a published detector are converted to those of the task (`runner/box_heads.py`). `keypoints`: {"names":
     texts, "skeleton": pairs of indices into them, between which lines are drawn}. `smoothing`: how the answers to a

@@ -268,7 +268,7 @@ def _check_task(manifest: Manifest) -> None:
             output = _only_output(manifest)
             require(output.layout == "NC", "outputs[0].layout", output.layout, "an embedding needs the layout NC")
     elif task == "anomaly":
-        _check_reconstruction(manifest)
+        _check_anomaly(manifest)
     elif task in BOX_TASKS:
         _check_boxes(manifest)
     elif task == "segmentation":
@@ -300,11 +300,15 @@ def _only_output(manifest: Manifest) -> TensorSpec:
     return manifest.outputs[0]
 
 
-def _check_reconstruction(manifest: Manifest) -> None:
-    """Check that the output has the shape of the network's input, with a picture's channels first."""
+def _check_anomaly(manifest: Manifest) -> None:
+    """Check that the output is a reconstruction of the input, channels first, or a map of distances of a picture."""
     output, expected, threshold = _only_output(manifest), manifest.input.answer, manifest.threshold
+    is_map = len(expected) == 3 and len(output.answer) == 3 and output.answer[0] == 1
     require(
-        output.answer == expected, "outputs[0].shape", list(output.shape), f"must be {[1, *expected]}, channels first"
+        output.answer == expected or is_map,
+        "outputs[0].shape",
+        list(output.shape),
+        f"must be {[1, *expected]}, channels first, or [1, 1, rows, columns] for pictures",
     )
     require(len(manifest.labels) == 2, "labels", manifest.labels, "name the normal and the anomaly")
     require(is_number(threshold) and threshold >= 0, "threshold", threshold, "must be a number from 0")

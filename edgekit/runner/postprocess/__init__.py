@@ -3,9 +3,9 @@
     make_postprocessor(manifest) -> function of (outputs without their batch axis, top_k, times so far) to an answer
 
 If answers refer to places in a picture, the module also has `map_to_picture(answer, raw, size)`, which converts an
-answer to the pixels of the original file. If the module sets NEEDS_SAMPLE, the function of `make_postprocessor` takes
-a fourth argument: the preprocessed float32 sample, with its axes in the order of the outputs. An answer has `to_dict()`
-for JSON, `lines()` for people, and `timing_ms`.
+answer to the pixels of the original file. If the module has `needs_sample(manifest)` and that is true, the function of
+`make_postprocessor` takes a fourth argument: the preprocessed float32 sample, with its axes in the order of the
+outputs. An answer has `to_dict()` for JSON, `lines()` for people, and `timing_ms`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def make_postprocessor(manifest: Manifest) -> Postprocessor:
 
 def needs_sample(manifest: Manifest) -> bool:
     """Whether the task's postprocessor also takes the preprocessed sample."""
-    return getattr(importlib.import_module(f"{__name__}.{manifest.task}"), "NEEDS_SAMPLE", False)
+    needed = getattr(importlib.import_module(f"{__name__}.{manifest.task}"), "needs_sample", None)
+    return needed is not None and needed(manifest)
 
 
 def picture_mapper(manifest: Manifest) -> Callable[..., Any] | None:

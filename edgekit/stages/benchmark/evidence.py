@@ -220,12 +220,13 @@ EXAMPLE_COUNT = 4
 def write_examples(out: Path, data: Data, answers: Mapping[str, np.ndarray], shipped: Sequence[str]) -> None:
     """Write example pictures with their labels and the answers of the baseline and the first shipped variant.
 
-    Nothing is written if the samples are not pictures or if the task has no `closeness`.
+    Nothing is written if the samples are not pictures, if the task has no `closeness`, or if an answer is one number.
     """
     task_module = tasks.load_task(data.task)
-    if data.kind != "image" or not hasattr(task_module, "closeness"):
-        return
     names = [next(iter(answers)), *shipped[:1]]
+    if data.kind != "image" or not hasattr(task_module, "closeness") or answers[names[-1]].ndim == 1:
+        return
+    drawn = getattr(task_module, "drawn_answers", lambda given, y: given)
     indices = choose_examples(task_module.closeness(answers[names[-1]], data.validation.y))
     np.savez_compressed(
         out / EXAMPLES_FILE,
@@ -236,7 +237,7 @@ def write_examples(out: Path, data: Data, answers: Mapping[str, np.ndarray], shi
         x=data.validation.x[indices],
         labels=data.validation.y[indices],
         variants=np.array(names),
-        answers=_stacked([answers[name][indices] for name in names]),
+        answers=_stacked([drawn(answers[name], data.validation.y)[indices] for name in names]),
         **({"skeleton": np.array(data.keypoints.skeleton, np.int64).reshape(-1, 2)} if data.keypoints else {}),
     )
 

@@ -46,6 +46,8 @@ from edgekit.training.predict import check_finite
 EAGER, UNMODIFIED = "baseline-eager", "baseline-unmodified"
 """The name of the baseline: `EAGER` if it is a PyTorch network, `UNMODIFIED` if it is a model file, which has an
 interpreter of its own."""
+CONFIDENCE, ENDS = 0.95, ("low", "high")
+"""The confidence of the intervals of accuracies, and the names of their ends."""
 
 
 def benchmark(source: Artifact, data: Data, config: BenchmarkConfig, out: Path) -> Artifact:
@@ -243,6 +245,12 @@ def _accuracies(validation: SampleResults, test: SampleResults) -> dict[str, Any
     ):
         values = {"validation": second.compute(validation), "test": second.compute(test)}
         fields["second_accuracy"] = {"metric": second.metric, **values}
+    if isinstance(test, SampleScores) and (interval := getattr(tasks.load_task(test.task), "interval", None)):
+        bounds = {"validation": interval(validation, CONFIDENCE), "test": interval(test, CONFIDENCE)}
+        fields["accuracy_interval"] = {
+            "confidence": CONFIDENCE,
+            **{f"{split}_{end}": each for split, both in bounds.items() for end, each in zip(ENDS, both, strict=True)},
+        }
     return fields
 
 

@@ -13,6 +13,7 @@ from edgekit.core.errors import ConversionError, StageError
 from edgekit.runner import input_path
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.input_vector import describe
+from edgekit.runner.postprocess import anomaly
 
 RUNNER = "edgerun.pyz"
 TIMEOUT_S = 120
@@ -213,10 +214,12 @@ def _describe_output(manifest: Manifest) -> str:
     if manifest.task == "multi_label":
         return f"any number of these labels, or none: {', '.join(manifest.labels)}"
     if manifest.task == "anomaly":
-        return (
-            "whether the sample is an anomaly, that is, whether the mean squared error of its reconstruction is above "
-            f"{manifest.threshold:.6g}"
+        what = (
+            "largest distance of a part of the picture"
+            if anomaly.gives_map(manifest)
+            else "mean squared error of its reconstruction"
         )
+        return f"whether the sample is an anomaly, that is, whether the {what} is above {manifest.threshold:.6g}"
     if manifest.task == "detection":
         return (
             f"boxes of {', '.join(manifest.labels)}, each with its probability and its left, top, right and bottom "

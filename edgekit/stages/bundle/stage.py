@@ -198,9 +198,7 @@ def _threshold(convert: Artifact, variant: Variant, data: Data, config: BundleCo
     for start in range(0, len(indices), EVALUATION_BATCH):  # the outputs are as large as the samples
         normal = np.asarray(data.validation.x[indices[start : start + EVALUATION_BATCH]])
         scores.append(
-            anomaly.reconstruction_errors(
-                _outputs(convert, variant, normal, spec), prepared_inputs(normal, spec.preprocess)
-            )
+            anomaly.anomaly_scores(_outputs(convert, variant, normal, spec), prepared_inputs(normal, spec.preprocess))
         )
     return float(np.quantile(np.concatenate(scores), 1 - config.false_alarms))
 

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from edgekit.core import artifacts, progress, tasks
@@ -18,10 +19,11 @@ from edgekit.core.schema.training import CrossValidation
 from edgekit.data import Data
 from edgekit.models import dry_run, reparameterize, store
 from edgekit.models.cost import cost
-from edgekit.models.eager import eager_input
+from edgekit.models.eager import eager_input, single_thread
 from edgekit.models.files import TITLES, task_outputs
 from edgekit.models.files.detector_readings import MAX_SAMPLES
 from edgekit.models.from_artifact import spec_for
+from edgekit.models.patch_features import FIT_METHOD
 from edgekit.models.pretrained import load_backbone
 from edgekit.models.user_errors import reporting_failures
 from edgekit.stages.profile.config import LIBRARIES, ProfileConfig
@@ -33,6 +35,9 @@ from edgekit.training.fit import fit
 from edgekit.training.predict import evaluate
 from edgekit.training.resume import ResumeFolder
 from edgekit.training.teachers import model_file
+
+FITTED_SAMPLES = 16
+"""The number of samples whose features are computed at a time."""
 
 
 def load_model_file(
@@ -179,13 +184,21 @@ def _train_or_load(
     has_weights: bool,
 ) -> tuple[nn.Module, list[dict[str, Any]] | None]:
     module = store.build(spec, seed=config.seed)
+    is_fitted = hasattr(module, FIT_METHOD)
     if has_weights:
         store.load_weights(module, source.file("weights.safetensors"))
     dry_run.check_network(
-        module, spec, eager_input(data.validation.x[: dry_run.SAMPLES], spec.preprocess), trains=not has_weights
+        module,
+        spec,
+        eager_input(data.validation.x[: dry_run.SAMPLES], spec.preprocess),
+        trains=not has_weights and not is_fitted,
     )
     if has_weights:
         return module, None
+    if is_fitted:
+        with progress.step("fitting the baseline"), reporting_failures(spec.called, "in fitting", module):
+            _fit_features(module, data, spec)
+        return module, []
     with progress.step("training the baseline"), reporting_failures(spec.called, "in training", module):
         history = fit(
             module,
@@ -200,3 +213,14 @@ def _train_or_load(
             resume=resume_folder.checkpoint("baseline"),
         )
     return module, [dataclasses.asdict(epoch) for epoch in history.epochs]
+
+
+def _fit_features(module: Any, data: Data, spec: store.ModelSpec) -> None:
+    """Fit a network to the normal samples of the train split, on one thread so that the weights are the same again."""
+    normal = np.flatnonzero(data.train.y == 0)
+    starts = range(0, len(normal), FITTED_SAMPLES)
+    with single_thread():
+        module.fit_features(
+            eager_input(np.asarray(data.train.x[normal[start : start + FITTED_SAMPLES]]), spec.preprocess)
+            for start in starts
+        )

@@ -70,7 +70,8 @@ def convert(
         if calibration is None:
             raise ConversionError(f"onnx {precision}: no calibration samples")
         float_layers = layers.read_layers(model_folder, quantization.keep_float)
-        content = _quantize(content, precision, sources, calibration, quantization, float_layers)
+        tail = layers.float_tail(model_folder)
+        content = _quantize(content, precision, sources, calibration, quantization, float_layers, tail)
         content = rewrites.rename_global_pools(content)
         still_float = float_ops.onnx(content, finished=precision != "int8")
         if precision == "int4_dense":
@@ -208,6 +209,7 @@ def _quantize(
     calibration: np.ndarray,
     quantization: Quantization,
     float_layers: Sequence[layers.WeightedLayer],
+    tail: Sequence[layers.WeightedLayer],
 ) -> bytes:
     """Quantize weights to int8 per channel and activations to uint8 per tensor, with ranges from the samples.
 
@@ -247,6 +249,11 @@ def _quantize(
         rewrites.make_masks_finite(model, iter(Samples().get_next, None))
         onnx.save(model, prepared)
         in_float = layers.matching_operators(float_layers, _constants(model), "onnx")
+        if tail:
+            begins = layers.matching_operators(tail, _constants(model), "onnx")
+            in_float += layers.with_followers(
+                begins, ((node.name, node.input, node.output) for node in model.graph.node)
+            )
         if precision == "int4_dense":
             in_float = sorted({*in_float, *rewrites.dense_layer_names(model)})
         quantize_static(

@@ -66,7 +66,8 @@ def convert(
     finished = source_file is not None and source_file.is_quantized
     if precision == "int8" and not qat and not finished:
         float_layers = layers.read_layers(model_folder, quantization.keep_float)
-        model = _quantize(model, sources, calibration, quantization, float_layers)
+        tail = layers.float_tail(model_folder)
+        model = _quantize(model, sources, calibration, quantization, float_layers, tail)
     elif precision == "w8":
         import nncf
 
@@ -140,6 +141,7 @@ def _quantize(
     calibration: np.ndarray | None,
     quantization: Quantization,
     float_layers: Sequence[layers.WeightedLayer],
+    tail: Sequence[layers.WeightedLayer],
 ) -> Any:
     """Quantize with NNCF, by default with ranges from the samples' extremes and without bias correction.
 
@@ -155,6 +157,9 @@ def _quantize(
         range(len(calibration)), lambda index: {name: part[index : index + 1] for name, part in parts.items()}
     )
     float_names = layers.matching_operators(float_layers, _constants(model), "openvino")
+    if tail:
+        begins = layers.matching_operators(tail, _constants(model), "openvino")
+        float_names += _with_followers(model, begins)
     # the preset of the simulation in the quantize stage; NNCF's own default makes every activation symmetric
     preset = nncf.QuantizationPreset.MIXED
     advanced = nncf.AdvancedQuantizationParameters(
@@ -170,6 +175,16 @@ def _quantize(
         ignored_scope=nncf.IgnoredScope(names=float_names) if float_names else None,
         advanced_parameters=advanced,
     )
+
+
+def _with_followers(model: Any, names: Sequence[str]) -> list[str]:
+    """Return the named operators and all that use their results, without constants and results."""
+    edges = [
+        (op.get_friendly_name(), [each.get_node().get_friendly_name() for each in op.input_values()])
+        for op in model.get_ordered_ops()
+        if op.get_type_name() != "Result"
+    ]
+    return layers.with_followers(names, ((name, inputs, [name]) for name, inputs in edges))
 
 
 def _dense_in_4_bits(model: Any) -> Any:

@@ -126,8 +126,9 @@ def convert(
             raise ConversionError(f"tflite {precision}: no calibration samples")
         samples = calibration.transpose(0, 2, 3, 1) if layout == "NHWC" else calibration
         float_layers = layers.read_layers(model_folder, quantization.keep_float)
-        bounds = rewrites.byte_range(values)
-        content = _quantize(content, precision, _inputs(content, names), samples, quantization, float_layers, bounds)
+        tail, bounds = layers.float_tail(model_folder), rewrites.byte_range(values)
+        inputs = _inputs(content, names)
+        content = _quantize(content, precision, inputs, samples, quantization, float_layers, tail, bounds)
     elif precision in UNCALIBRATED:
         content = _quantize_weights(content, uncalibrated_recipe(precision))
     finished = source_file is not None and source_file.is_quantized
@@ -288,6 +289,7 @@ def _quantize(
     calibration: np.ndarray,
     quantization: Quantization,
     float_layers: Sequence[layers.WeightedLayer],
+    tail: Sequence[layers.WeightedLayer] = (),
     bounds: tuple[float, float] | None = None,
 ) -> bytes:
     """Quantize statically: weights per channel, activations per tensor, with ranges from `calibration`.
@@ -306,6 +308,12 @@ def _quantize(
     samples = [{name: part[index : index + 1] for name, part in parts.items()} for index in range(len(calibration))]
     arguments = flatbuffer.signature_names(content)
     float_names = layers.matching_operators(float_layers, _constants(content), "tflite")
+    if tail:
+        begins = layers.matching_operators(tail, _constants(content), "tflite")
+        operators = [(graph, op) for _, graph, op, _ in float_ops.tflite_operators(content)]
+        float_names += layers.with_followers(
+            begins, ((graph.tensors[op.outputs[0]].name.decode(), op.inputs, op.outputs) for graph, op in operators)
+        )
     recipe = calibrated_recipe(precision, [*float_names, *_float_inputs(content, float_names)])
     recipes = recipe_manager.RecipeManager()
     recipes.load_quantization_recipe(recipe)

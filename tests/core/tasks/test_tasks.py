@@ -163,10 +163,42 @@ def test_accuracies_are_scikit_learns(noise: float) -> None:
     expected = f1_score(given["y"], np.asarray(given["outputs"]) >= 0, average="micro")
     assert tasks.accuracy(multi_label.score_samples(**given)) == pytest.approx(expected)
     given = drawn("anomaly", noise)
-    scores = anomaly.reconstruction_errors(given["outputs"], given["inputs"])
+    scores = anomaly.anomaly_scores(given["outputs"], given["inputs"])
     assert tasks.accuracy(anomaly.score_samples(**given)) == pytest.approx(roc_auc_score(given["y"], scores))
     coarse = tasks.SampleScores("anomaly", np.stack([scores.round(1), np.asarray(given["y"], float)], axis=1))
     assert tasks.accuracy(coarse) == pytest.approx(roc_auc_score(given["y"], scores.round(1)))  # many ties
+
+
+def test_a_map_of_distances_scores_by_its_largest() -> None:
+    random = np.random.default_rng(0)
+    y = np.repeat([0, 1], 40)
+    maps = random.normal(size=(80, 1, 4, 4)).astype(np.float32)
+    maps[:, 0, 2, 1] += 2 * y
+    inputs = np.zeros((80, 3, 32, 32), np.float32)
+    scores = anomaly.score_samples(maps, inputs, y)
+    np.testing.assert_array_equal(scores.values[:, 0], maps.max(axis=(1, 2, 3)))
+    answers = anomaly.answers(maps, inputs)
+    assert answers.shape == (80, 4, 4)
+    assert anomaly.is_correct(answers, y).sum() == anomaly.is_correct(maps.max(axis=(1, 2, 3)), y).sum()
+    best = int(anomaly.closeness(answers, y).argmax())
+    assert y[best] == 1
+    drawn = anomaly.drawn_answers(answers, y)
+    np.testing.assert_array_equal(
+        drawn.max(axis=(1, 2)) > 1, scores.values[:, 0] > np.quantile(scores.values[:40, 0], 0.99)
+    )
+
+
+def test_the_interval_of_the_area_covers_it_and_narrows_with_more_samples() -> None:
+    widths = []
+    for count in (40, 400):
+        values = np.random.default_rng(count).normal(size=(count, 2))
+        values[:, 1] = np.arange(count) % 2
+        values[:, 0] += values[:, 1]
+        scores = tasks.SampleScores("anomaly", values)
+        low, high = anomaly.interval(scores, 0.95)
+        assert low < tasks.accuracy(scores) < high
+        widths.append(high - low)
+    assert widths[1] < 0.7 * widths[0]
 
 
 def test_placements_make_up_the_area() -> None:
