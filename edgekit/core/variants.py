@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgekit.core.artifacts import Artifact
+from edgekit.core.execution import timed_call
 from edgekit.core.schema.conversion import BoundaryAgreement, RedundantOperator
-from edgekit.device.measure.execution import timed_call
 from edgekit.runner.backends import Backend, open_backend
 from edgekit.runner.bundle.manifest import TensorSpec, combined_input
 from edgekit.runner.native_stderr import quiet_native

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgekit.core import progress
+from edgekit.core.execution import timed_call
 from edgekit.core.variants import zipped_size
 from edgekit.device.measure import conditions
 from edgekit.device.measure.bench import time_interleaved
-from edgekit.device.measure.execution import timed_call
 from edgekit.device.measure.intervals import p50_interval
 from edgekit.measure import lane
 from edgekit.measure.references import References

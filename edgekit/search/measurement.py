@@ -23,10 +23,10 @@ import numpy as np
 from edgekit.core import progress
 from edgekit.core.budget import RelativeLatencyLimit
 from edgekit.core.errors import ConfigError, TrustError
+from edgekit.core.execution import timed_call
 from edgekit.core.hashing import write_json
 from edgekit.core.schema.study import AnchorRow
 from edgekit.device.measure import bench, conditions, intervals
-from edgekit.device.measure.execution import timed_call
 from edgekit.measure.references import ReferenceFile
 from edgekit.runner.backends import open_backend
 from edgekit.runner.native_stderr import quiet_native

@@ -22,9 +22,6 @@ from edgekit.runner.errors import InputError
 
 MIN_ROUNDS = 10
 """With fewer rounds, an interval that is wide enough would be as wide as the data."""
-RESOLUTION = 0.01
-"""The bounds of an interval should differ from its ratio by no more than this share, so that a difference of 3 % is
-detected reliably."""
 RESAMPLES = 10_000
 SEED = 0
 _AT_ONCE = 2_000_000
@@ -57,17 +54,6 @@ def ratio_interval(samples_ms: np.ndarray, to_ms: np.ndarray, rounds: int, confi
     logs = np.log(round_p50s(samples_ms, rounds)) - np.log(round_p50s(to_ms, rounds))
     low, high = interval_bounds(logs, confidence)
     return RatioInterval(*(float(np.exp(value)) for value in (np.median(logs), low, high)))
-
-
-def is_too_wide(low: float, high: float, margin: float) -> bool:
-    """Return whether the interval of a ratio is wider than `RESOLUTION` allows and reaches within `margin` of 1.
-
-    A measurement may continue for as long as this is true. It then ends when the interval is narrow enough (Chow &
-    Robbins 1965, "On the asymptotic theory of fixed-width sequential confidence intervals for the mean"), or is farther
-    from 1 than `margin`. If it continued until any difference shows, it would find one by chance.
-    """
-    near = low < 1 + margin and high > 1 / (1 + margin)
-    return near and high > low * (1 + RESOLUTION) ** 2
 
 
 def p50_interval(samples_ms: np.ndarray, rounds: int, confidence: float) -> MedianInterval:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edgekit.device.measure.execution import timed_call
+from edgekit.core.execution import timed_call
 from edgekit.models.files import interface, module
 from edgekit.models.files.interface import Layout, Run, Tensors
 from edgekit.models.files.task_outputs import ANY_OUTPUT, TaskOutputs

@@ -21,7 +21,6 @@ from edgekit.core.schema.variants import (
     WaterfallStep,
 )
 from edgekit.core.tasks.accuracy_drop import Drop, budget_violation, drop_of_counts
-from edgekit.device.measure.intervals import RESOLUTION, is_too_wide
 from edgekit.stages.benchmark.summary import (
     device_field,
     nearest_miss,
@@ -53,6 +52,9 @@ from edgekit.stages.benchmark.winners import (
 
 ABOVE_LIMIT = "whole interval above the limit"
 NO_GAIN_FROM_ZEROS = "neither faster nor smaller than without them"
+RESOLUTION = 0.01
+"""The bounds of an interval should differ from its ratio by no more than this share, so that a difference of 3 % is
+detected reliably."""
 GAIN_RESOLUTION = 0.15
 """A speed-up is settled if neither bound of its interval differs from it by more than this share of the speed-up."""
 
@@ -358,3 +360,14 @@ def check_recorded(
 
 def _name_list(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"
+
+
+def is_too_wide(low: float, high: float, margin: float) -> bool:
+    """Return whether the interval of a ratio is wider than `RESOLUTION` allows and reaches within `margin` of 1.
+
+    A measurement may continue for as long as this is true. It then ends when the interval is narrow enough (Chow &
+    Robbins 1965, "On the asymptotic theory of fixed-width sequential confidence intervals for the mean"), or is farther
+    from 1 than `margin`. If it continued until any difference shows, it would find one by chance.
+    """
+    near = low < 1 + margin and high > 1 / (1 + margin)
+    return near and high > low * (1 + RESOLUTION) ** 2

@@ -14,13 +14,13 @@ import torch
 
 from edgekit.core import artifacts, progress, replay, tasks
 from edgekit.core.artifacts import Artifact
+from edgekit.core.execution import EXECUTED
 from edgekit.core.schema.variants import BaselineFacts, ModelFacts, SeenValidation, VariantFacts
 from edgekit.core.tasks import SampleResults, SampleScores
 from edgekit.core.variants import Variant, open_variant, read_model_files, read_variants, variant_call, zipped_size
 from edgekit.data import Data, Split
 from edgekit.device.measure import conditions
 from edgekit.device.measure.bench import machine_facts
-from edgekit.device.measure.execution import EXECUTED
 from edgekit.fleet.devices.benchmark_hosts import hosts_of_class
 from edgekit.measure import lane
 from edgekit.models import baseline as baselines

@@ -19,6 +19,7 @@ import numpy as np
 from torch import nn
 
 from edgekit.core.errors import ConversionError, ResourceError
+from edgekit.core.execution import EXECUTED
 from edgekit.core.hashing import write_json
 from edgekit.core.schema.pruning import (
     FailedLatencies,
@@ -32,7 +33,6 @@ from edgekit.core.schema.training import FailedFile
 from edgekit.data import Data
 from edgekit.device.measure import conditions, intervals
 from edgekit.device.measure.bench import machine_facts
-from edgekit.device.measure.execution import EXECUTED
 from edgekit.measure import latency
 from edgekit.measure.latency import CONFIDENCE, TimedFile, TimingResult
 from edgekit.models import store

@@ -10,6 +10,7 @@ import pytest
 from edgekit.device.measure import intervals
 from edgekit.runner.errors import InputError
 from edgekit.stages.benchmark import BenchmarkConfig
+from edgekit.stages.benchmark.decision import is_too_wide
 
 CALLS = 5
 
@@ -152,7 +153,7 @@ def told_apart(generator: np.random.Generator, slower: float, instance: float = 
         done += [an_opening(generator, (len(done) + number) / 150, instance) for number in range(10)]
         first, second = np.exp(np.concatenate(done, axis=1))
         found = intervals.ratio_interval(second * (1 + slower), first, len(done), config.confidence)
-        if len(done) == config.most_rounds or not intervals.is_too_wide(found.low, found.high, config.tie_margin):
+        if len(done) == config.most_rounds or not is_too_wide(found.low, found.high, config.tie_margin):
             return not found.low <= 1 <= found.high
 
 
@@ -186,5 +187,5 @@ def test_one_opening_each_would_find_differences_that_another_has_not() -> None:
     ],
 )  # fmt: skip
 def test_rounds_are_added_for_what_is_near_one_and_not_told(low: float, high: float, wide: bool) -> None:
-    assert intervals.is_too_wide(low, high, 0.1) is wide
-    assert intervals.is_too_wide(1 / high, 1 / low, 0.1) is wide
+    assert is_too_wide(low, high, 0.1) is wide
+    assert is_too_wide(1 / high, 1 / low, 0.1) is wide

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.device.measure.execution import timed_call
+from edgekit.core.execution import timed_call
 from edgekit.runner import bundle
 from edgekit.runner.model import open_model
 from edgekit.runner.preprocess.transform import apply, to_layout
