@@ -103,9 +103,9 @@ def board_table(
 ) -> None:
     """Make a table of latencies from the board reports that `edgerun bench --report` wrote on boards.
 
-    A report is refused, with one line on standard error, if it was edited, if its figures do not follow from its
-    samples, if the board was disturbed or throttled, if the file differed in speed from itself, or if its golden
-    self-test failed. Of several reports about the same bundle, interpreter and board, the least disturbed is used.
+    Reports are refused that were edited, disturbed or throttled, that failed the self-test, whose figures do not
+    follow from their samples, or whose file differed in speed from itself. Of several reports about the same bundle,
+    interpreter and board, the least disturbed is used.
 
     Exit codes: 0: all reports are in the table; 4: reports were refused; the table has the others.
     """
