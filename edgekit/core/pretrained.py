@@ -176,7 +176,7 @@ def _licence(section: dict[str, Any]) -> str | None:
 
 def _licence_of_package(package: str) -> str | None:
     fields = metadata.metadata(package)
-    stated = fields.get("License-Expression") or fields.get("License") or ""
+    stated = next((fields[name] for name in ("License-Expression", "License") if name in fields), "")
     if stated and "\n" not in stated and stated != "UNKNOWN":
         return stated
     files = [file for file in metadata.files(package) or [] if file.name.upper().startswith(("LICENSE", "LICENCE"))]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 LITE0 = "edgekit.models.efficientnet_lite:efficientnet_lite0"
-LITE0_KWARGS: Mapping[str, Any] = {"alpha": 1.0, "last": 1280, "padding": "tensorflow"}
+LITE0_KWARGS: Mapping[str, Any] = {"alpha": 1.0, "last": 1280, "reduction": 32, "padding": "tensorflow"}
 
 
 class Maps(nn.Sequential):
@@ -23,7 +23,7 @@ class Maps(nn.Sequential):
     channels: tuple[int, ...]
     _ends: tuple[int, ...]
 
-    def forward(self, x: Tensor) -> list[Tensor]:  # type: ignore[override]
+    def forward(self, x: Tensor) -> list[Tensor]:
         maps = []
         for number, layer in enumerate(self):
             x = layer(x)
@@ -56,9 +56,9 @@ def feature_maps(
     module, _, function = builder.partition(":")
     build = getattr(importlib.import_module(module), function)
     arguments = dict(LITE0_KWARGS if kwargs is None and builder == LITE0 else kwargs or {})
-    network = build(input_shape, 1, **{"reduction": 32, **arguments})
+    network = build(input_shape, 1, **arguments)
     if not isinstance(network, nn.Sequential):
-        raise ValueError(f"backbone: {builder} is not a sequence of layers; use one of mobilenet_v2 to v4, "
+        raise ValueError(f"backbone: {builder} is no nn.Sequential of layers; use one of mobilenet_v2 to v4, "
                          "efficientnet_lite or mcunet")  # fmt: skip
     ends, channels = _last_of_each_stride(network, input_shape)
     missing = [stride for stride in strides if stride not in ends]

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from edgekit.core.errors import ModelError
-from edgekit.models.patch_features import BACKBONE, PatchFeatures
+from edgekit.models.backbone import LITE0
+from edgekit.models.patch_features import PatchFeatures
 
 REGULARIZATION = 0.01
 MIN_PICTURES = 2
@@ -22,7 +23,7 @@ MIN_PICTURES = 2
 
 def padim(
     input_shape: tuple[int, ...],
-    backbone: str = BACKBONE,
+    backbone: str = LITE0,
     backbone_kwargs: dict[str, Any] | None = None,
     strides: Sequence[int] = (4, 8, 16),
     grid: int = 8,

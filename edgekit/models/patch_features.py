@@ -7,7 +7,6 @@ train split. Nothing is trained by gradients: `fit_features` runs once over the 
 
 from __future__ import annotations
 
-import importlib
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -17,13 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgekit.models.backbone import feature_maps
 from edgekit.models.layers import image_channels
 
 FIT_METHOD = "fit_features"
 """The method of networks that are fitted to samples instead of being trained by gradients."""
-BACKBONE = "edgekit.models.efficientnet_lite:efficientnet_lite0"
-BACKBONE_KWARGS = {"alpha": 1.0, "last": 1280, "reduction": 32, "padding": "tensorflow"}
-"""Arguments with which `BACKBONE` is the published network."""
 
 
 class PatchFeatures(nn.Module, ABC):
@@ -75,17 +72,9 @@ class PatchFeatures(nn.Module, ABC):
                 f"height and width must be multiples of {max(*strides, grid)}, got {height} and {width}; give the data "
                 "another size"
             )
-        network = _build_backbone(backbone, input_shape, backbone_kwargs)
-        maps = _maps_by_stride(network, input_shape)
-        missing = [stride for stride in strides if stride not in maps]
-        if missing:
-            raise ValueError(
-                f"{backbone} has no map of stride {missing[0]}; its strides are {', '.join(map(str, maps))}"
-            )
-        chosen = [maps[stride] for stride in sorted(strides)]
-        self.backbone = network[: chosen[-1][0] + 1]
-        self._ends, self._window, self._grid = [index for index, _ in chosen], window, grid
-        self.select = nn.ModuleList(_selections([count for _, count in chosen], channels, seed))
+        self.backbone = feature_maps(input_shape, sorted(strides), backbone, backbone_kwargs)
+        self._window, self._grid = window, grid
+        self.select = nn.ModuleList(_selections(self.backbone.channels, channels, seed))
         self.channels = sum(layer.out_channels for layer in self.select)  # type: ignore[misc]
         self.size = height // grid, width // grid
         self._factors = [stride / grid for stride in sorted(strides)]
@@ -96,13 +85,8 @@ class PatchFeatures(nn.Module, ABC):
 
     def features(self, x: Tensor) -> Tensor:
         """Return the patch features (N, channels, h, w)."""
-        maps = []
-        for index, layer in enumerate(self.backbone):
-            x = layer(x)
-            if index in self._ends:
-                maps.append(x)
         parts = []
-        for select, each, factor in zip(self.select, maps, self._factors, strict=True):
+        for select, each, factor in zip(self.select, self.backbone(x), self._factors, strict=True):
             part = select(each)
             if self._window > 1:
                 part = functional.avg_pool2d(part, self._window, 1, self._window // 2)
@@ -120,28 +104,6 @@ class PatchFeatures(nn.Module, ABC):
     @abstractmethod
     def fit_features(self, batches: Iterable[Tensor]) -> None:
         """Fit to network inputs of pictures without defects, in batches (n, C, H, W). Raises ModelError if too few."""
-
-
-def _build_backbone(name: str, input_shape: tuple[int, ...], kwargs: dict[str, Any] | None) -> nn.Sequential:
-    module, _, function = name.partition(":")
-    if kwargs is None:
-        kwargs = BACKBONE_KWARGS if name == BACKBONE else {}
-    network = getattr(importlib.import_module(module), function)(input_shape=input_shape, num_classes=2, **kwargs)
-    if not isinstance(network, nn.Sequential):
-        raise ValueError(f"backbone {name} returns a {type(network).__name__}; name a builder of an nn.Sequential")
-    return network.eval()
-
-
-def _maps_by_stride(network: nn.Sequential, input_shape: tuple[int, ...]) -> dict[int, tuple[int, int]]:
-    """Return, for each stride, the index of the last layer with a map of that stride, and its number of channels."""
-    maps: dict[int, tuple[int, int]] = {}
-    x = torch.zeros(1, *input_shape)
-    with torch.no_grad():
-        for index, layer in enumerate(network):
-            x = layer(x)
-            if x.ndim == 4 and x.shape[2] > 1 and input_shape[1] % x.shape[2] == 0:
-                maps[input_shape[1] // x.shape[2]] = (index, x.shape[1])
-    return maps
 
 
 def _selections(counts: Sequence[int], channels: int | None, seed: int) -> list[nn.Conv2d]:

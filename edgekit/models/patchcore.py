@@ -15,14 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from edgekit.core.errors import ModelError
-from edgekit.models.patch_features import BACKBONE, PatchFeatures
+from edgekit.models.backbone import LITE0
+from edgekit.models.patch_features import PatchFeatures
 
 WINDOW = 3
 
 
 def patchcore(
     input_shape: tuple[int, ...],
-    backbone: str = BACKBONE,
+    backbone: str = LITE0,
     backbone_kwargs: dict[str, Any] | None = None,
     strides: Sequence[int] = (4, 8, 16),
     grid: int = 8,

@@ -67,7 +67,8 @@ def with_followers(names: Iterable[str], operators: Iterable[tuple[str, Iterable
 
     `operators` has the name, the input tensors and the output tensors of each operator, in the order of execution.
     """
-    started, reached = set(names), set()
+    started = set(names)
+    reached: set[Any] = set()
     followers = []
     for name, inputs, outputs in operators:
         if name in started or not reached.isdisjoint(inputs):
