@@ -166,13 +166,10 @@ def draw_distances(picture: np.ndarray, answer: Anomaly, labels: Sequence[str], 
     assert answer.map is not None
     height, width = picture.shape[:2]
     resize = input_path.find_step(raw.steps, "resize_picture")
-    is_sample = resize is None or resize["fit"] == "crop"
-    place = (
-        input_path.PictureTransform(0, 0, width, height, 1.0, 1.0)
-        if is_sample
-        else input_path.picture_transform((width, height), resize)
-    )
-    sides = (height, width) if is_sample else (raw.shape[0], raw.shape[1])
+    if resize is None or resize["fit"] == "crop":  # the picture is the sample
+        place, sides = input_path.PictureTransform(0, 0, width, height, 1.0, 1.0), (height, width)
+    else:
+        place, sides = input_path.picture_transform((width, height), resize), (raw.shape[0], raw.shape[1])
     cells = answer.map.astype(np.float64)
     rows, columns = (
         _cell_positions(*each)
