@@ -7,7 +7,7 @@ that whatever slows the machine slows all of them. The first epoch includes one-
 and not used in ratios. Ratios compare epochs of the same round and have an interval. The accuracy is that of the
 weights that the training keeps, with Wilson's interval. `same bits` says that these weights are identical to the first
 loop's. A setting in capitals is an environment variable: `--also EDGEKIT_SPLIT_MB=0` trains from memory-mapped files.
-The share of the processor time that other programs left shows whether the training ever waited for its samples.
+On a quiet machine, the number of busy cores shows whether the training waits for its samples.
 """
 
 from __future__ import annotations
@@ -133,18 +133,16 @@ def _print_table(loops: list[TrainingLoop]) -> None:
     """Print medians over epochs, and ratios to the first loop within a round."""
     first = loops[0]
     for loop in loops:
-        clocks = ("wall_s", "user_s", "system_s", "idle_s")
-        wall_s, user_s, system_s, idle_s = (median(loop.seconds(clock)) for clock in clocks)
-        used_share = (user_s + system_s) / (user_s + system_s + idle_s)
+        wall_s, user_s, system_s = (median(loop.seconds(clock)) for clock in ("wall_s", "user_s", "system_s"))
         print(
             f"\n{loop.name}: {loop.samples / wall_s:,.0f} samples per second; epoch {wall_s:.2f} s, CPU {user_s:.2f} s "
-            f"and {system_s:.2f} s in the kernel, {used_share:.1%} of what other programs left; "
+            f"and {system_s:.2f} s in the kernel, {(user_s + system_s) / wall_s:.2f} cores busy; "
             f"the first epoch {loop.epochs[0]['wall_s']:.2f} s; the data were read in {loop.read_s:.2f} s; "
             f"peak {loop.end['peak_kb'] / 1024:.0f} MB"
         )
         if loop is not first:
-            for title, compared in (("throughput", ("wall_s",)), ("samples per CPU second", ("user_s", "system_s"))):
-                ratio = median_ratio(first.seconds(*compared), loop.seconds(*compared))
+            for title, clocks in (("throughput", ("wall_s",)), ("samples per CPU second", ("user_s", "system_s"))):
+                ratio = median_ratio(first.seconds(*clocks), loop.seconds(*clocks))
                 print(f"  {title}: {ratio.text('{:.3f}')} times {first.name}'s")
         same_bits = "; same bits" if loop is not first and loop.end["sha256"] == first.end["sha256"] else ""
         if loop.end["right"] is None:

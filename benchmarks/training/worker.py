@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import os
 import resource
 import sys
 import time
@@ -33,9 +32,9 @@ def main(config: str, request: dict[str, Any]) -> None:
     plan = load_plan(Path(config), request["settings"])
     make_importable(plan)
     steps, run = plan.run.preprocess, plan.run
-    started = time.perf_counter()
+    before_reading = time.perf_counter()
     data = all_data.load(plan.data).withhold_test()
-    read_s = time.perf_counter() - started
+    read_s = time.perf_counter() - before_reading
     spec = spec_for(data, run.model.builder, run.model.kwargs, steps)
     module = store.build(spec, seed=run.seed)
     options = plan.stages["profile"].model_copy(update={"epochs": request["epochs"]})
@@ -43,14 +42,14 @@ def main(config: str, request: dict[str, Any]) -> None:
     if "training" in inspect.signature(fit).parameters:
         extra_arguments["training"] = run.training
     print_row({"samples": len(data.train.y), "read_s": read_s})
-    started_epoch = _wait_for_start()
+    started = _wait_for_start()
 
     def epoch_ended(result: Any) -> None:
-        nonlocal started_epoch
-        elapsed = {name: now - started_epoch[name] for name, now in _clocks().items()}
-        print_row({**elapsed, **asdict(result)})
+        nonlocal started
+        elapsed = [now - then for now, then in zip(_clocks(), started, strict=True)]
+        print_row({"wall_s": elapsed[0], "user_s": elapsed[1], "system_s": elapsed[2], **asdict(result)})
         if result.epoch < request["epochs"]:
-            started_epoch = _wait_for_start()
+            started = _wait_for_start()
 
     fit(
         module,
@@ -75,20 +74,17 @@ def print_row(row: dict[str, Any]) -> None:
     print("::" + json.dumps(row), flush=True)
 
 
-def _wait_for_start() -> dict[str, float]:
+def _wait_for_start() -> tuple[float, float, float]:
     """Wait for a line and return the clocks after it."""
     if not sys.stdin.readline():
         raise SystemExit(1)
     return _clocks()
 
 
-def _clocks() -> dict[str, float]:
-    """Return seconds of wall time, of this process in user mode and in the kernel, and of idle cores (Linux only)."""
+def _clocks() -> tuple[float, float, float]:
+    """Return seconds of wall time, and of this process in user mode and in the kernel."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    clocks = {"wall_s": time.perf_counter(), "user_s": usage.ru_utime, "system_s": usage.ru_stime}
-    statistics = Path("/proc/stat")
-    idle = sum(map(int, statistics.read_text().split()[4:6])) if statistics.exists() else 0
-    return {**clocks, "idle_s": idle / os.sysconf("SC_CLK_TCK")}
+    return time.perf_counter(), usage.ru_utime, usage.ru_stime
 
 
 if __name__ == "__main__":
