@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import Field, model_serializer, model_validator
 
+from edgekit.core import telemetry
 from edgekit.core.errors import ConfigError
 from edgekit.core.hashing import sha256_file
 from edgekit.core.strict import StrictModel
@@ -126,6 +127,7 @@ def _in_package(package: str, filename: str | None) -> Path:
 
 def _download(repository: str, filename: str, revision: str | None) -> Path:
     """Return the path of a file of the Hub in its cache. It is downloaded if it is not there yet."""
+    telemetry.disable()
     import huggingface_hub
     from huggingface_hub import errors
 
@@ -163,6 +165,7 @@ def _licence(section: dict[str, Any]) -> str | None:
     if section.get("package"):
         return _licence_of_package(section["package"])
     if section.get("hub"):
+        telemetry.disable()
         from huggingface_hub import ModelCard
 
         try:

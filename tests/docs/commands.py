@@ -159,10 +159,14 @@ HALF_AN_HOUR = "takes half an hour; the same options are run for seconds by "
 WORKERS = "tests/workbook/workers starts a scheduler and workers, and sends works to them"
 CONFIGS = "walks two configs; tests/workbook/test_parallel_runs.py runs several"
 
+PICTURES_OF_PARTS = "tests/models/test_patchcore.py fits such a network; whole runs of pictures take minutes"
 TRAINED_FILE = "needs a trained file; tests/cli/test_init_model.py runs it with others"
 BUSY = "refuses reports of a machine that runs tests; tests/report/field/test_board_reports.py makes quiet ones"
 
 ELSEWHERE = {
+    "edgekit init parts --task anomaly --data parts": PICTURES_OF_PARTS,
+    "edgekit run parts.yaml": PICTURES_OF_PARTS,
+    "python edgerun.pyz predict parts-tflite-1.0.0.edge.zip parts/test/scratch/ --draw drawn/": PICTURES_OF_PARTS,
     "edgekit optimize colleague.onnx --data pictures/ --drop 1pp": TRAINED_FILE,
     "edgekit init colleague --model colleague.onnx --data pictures/": TRAINED_FILE,
     "edgekit run colleague.yaml": TRAINED_FILE,

@@ -34,6 +34,7 @@ def manifest(task: str, method: dict[str, Any] | None, **changes: Any) -> Any:
     fields = {"task": task, "activation": "none", "labels": LABELS, "threshold": None, "smoothing": method, **changes}
     if task == "anomaly":
         fields |= {"labels": ["normal", "anomaly"], "threshold": 2.0}
+        fields |= {"output_shape": (2,), "input": SimpleNamespace(answer=(2,))}  # a reconstruction
     return SimpleNamespace(**fields)
 
 

@@ -97,7 +97,7 @@ def test_the_distance_to_a_teacher_is_that_of_directions() -> None:
     student, teacher = vectors(0), vectors(1)
     expected = (1 - functional.cosine_similarity(student, teacher)).mean()
     options = soft_targets.Options(alpha=1.0)
-    found = soft_targets.loss(Outputs(student * 3), Outputs(teacher / 7), LABELS, options, "embedding")
+    found = soft_targets.loss(Outputs(student * 3), Outputs(teacher / 7), LABELS, options, task="embedding")
     assert torch.allclose(found, expected)
     assert float(task_losses.embedding_distance(student, student)) == pytest.approx(0, abs=1e-12)
 

@@ -84,7 +84,10 @@ def test_settings_as_one_text_mean_the_same() -> None:
         ("prune.ration=0.4", 'prune.ration: unknown key, did you mean "ratio"?'),
         ("budgett.accuracy_drop_pp=1", 'budgett: unknown key, did you mean "budget"?'),
         ("budget.accuracy_drop=1", 'budget.accuracy_drop: unknown key, did you mean "accuracy_drop_pp"?'),
-        ("model.zzz=3", "model.zzz: unknown key, allowed here: builder, head, kwargs, sha256, source, weights"),
+        (
+            "model.zzz=3",
+            "model.zzz: unknown key, allowed here: builder, head, kwargs, pretrained, sha256, source, weights",
+        ),
         ("data.sorce=digits", 'data.sorce: unknown key, did you mean "source"?'),
         ("data.source=digit", 'did you mean "digits"?'),
         ("budget.accuracy_confidence=0.5", "budget.accuracy_confidence: got 0.5; input should be greater than 0.5"),

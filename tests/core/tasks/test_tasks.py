@@ -70,6 +70,7 @@ def test_every_file_is_a_task_and_offers_all_that_is_promised() -> None:
         *TASKS,
         "labels",
         "accuracy_drop",
+        "accuracy_interval",
         "box_matches",
         "object_matches",
     }

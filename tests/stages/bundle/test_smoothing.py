@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ REST, WORD = 0, 1
 def manifest(task: str = "classification") -> Manifest:
     more: dict[str, Any] = {"labels": ["street", "word"], "activation": "none"}
     if task == "anomaly":
-        more |= {"labels": ["normal", "anomaly"], "threshold": 2.0}
+        reconstruction = dataclasses.replace(MODEL.output, shape=(1, *MODEL.input.answer), layout=MODEL.input.layout)
+        more |= {"labels": ["normal", "anomaly"], "threshold": 2.0, "output": reconstruction}
     return manifest_for(MODEL, members=MEMBERS, task=task, **more)
 
 
