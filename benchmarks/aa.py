@@ -19,15 +19,16 @@ import numpy as np
 
 from benchmarks import harness
 from benchmarks.networks import network_bundle
+from edgekit.core.execution import timed_call
 from edgekit.device.measure import conditions, intervals
 from edgekit.device.measure.bench import machine_facts, time_interleaved, timed_openings
-from edgekit.device.measure.execution import timed_call
 from edgekit.device.measure.intervals import RatioInterval
 from edgekit.report.formatting import faster
 from edgekit.runner import bundle
 from edgekit.runner.backends import open_backend
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.stages.benchmark import BenchmarkConfig
+from edgekit.stages.benchmark.decision import is_too_wide
 
 NO_DIFFERENCE = "no difference"
 MAX_FALSE_SHARE = 0.05
@@ -127,7 +128,7 @@ def compare(first: Opener, second: Opener, config: BenchmarkConfig) -> tuple[Rat
     numbers = (config.rounds, config.most_rounds, config.calls_per_round, config.warmup_per_round)
     for samples_ms, openings in timed_openings({"first": first, "second": second}, *numbers):
         ratio = intervals.ratio_interval(samples_ms["second"], samples_ms["first"], openings, config.confidence)
-        if not intervals.is_too_wide(ratio.low, ratio.high, config.tie_margin):
+        if not is_too_wide(ratio.low, ratio.high, config.tie_margin):
             break
     return ratio, openings, samples_ms["first"]
 

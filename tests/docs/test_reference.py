@@ -250,7 +250,7 @@ def test_the_page_has_every_command_that_help_lists() -> None:
     for group in groups:
         said = command("edgekit", *group.split(), "--help").stdout
         inside = {name.rpartition(" ")[2] for name in known if name.rpartition(" ")[0] == group}
-        assert set(re.findall(r"^│ ([a-z-]+) {2,}", said, re.MULTILINE)) == inside
+        assert set(re.findall(r"^│ ([a-z][a-z-]*) {2,}", said, re.MULTILINE)) == inside
     said = command("edgerun", "--help").stdout
     assert set(re.findall(r"^    ([a-z]+) {2,}", said, re.MULTILINE)) == set(commands.edgerun_commands())
 
