@@ -37,8 +37,8 @@ def loss(
     teacher: Outputs,
     labels: Tensor,
     options: Options,
-    label_smoothing: float = 0.0,
     task: Task = "classification",
+    label_smoothing: float = 0.0,
 ) -> Tensor:
     """Return the soft-target loss + weight * the mean squared error of the feature maps, in which all maps count alike.
 

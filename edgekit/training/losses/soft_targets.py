@@ -30,8 +30,8 @@ def loss(
     teacher: Outputs,
     labels: Tensor,
     options: Options,
-    label_smoothing: float = 0.0,
     task: Task = "classification",
+    label_smoothing: float = 0.0,
 ) -> Tensor:
     """See `combined_loss`."""
     return combined_loss(
