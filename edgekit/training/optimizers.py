@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from edgekit.core.config import TrainOptions, format_arguments, suggest
+from edgekit.core.config import TrainOptions, format_arguments, shortened_repr, suggest
 from edgekit.core.errors import ConfigError
 from edgekit.training.transfer import Backbone
 
@@ -52,11 +52,11 @@ def check(options: TrainOptions, where: str = FIELD) -> None:
     allowed = [name for name in defaults if name not in REFUSED]
     for name, value in options.optimizer_options.items():
         if name in REFUSED:
-            raise ConfigError(f"{where}.{name}: got {value!r}, but {REFUSED[name]}")
+            raise ConfigError(f"{where}.{name}: got {shortened_repr(value)}, but {REFUSED[name]}")
         if name not in allowed:
             raise ConfigError(f"{where}.{name}: {title} has no such argument; {suggest(name, allowed)}")
         if expected := _type_fault(value, defaults[name]):
-            raise ConfigError(f"{where}.{name}: got {value!r}; write {expected}")
+            raise ConfigError(f"{where}.{name}: got {shortened_repr(value)}; write {expected}")
     try:
         optimizer_class([nn.Parameter(torch.zeros(1))], lr=options.learning_rate, **_arguments(options))  # type: ignore[call-arg]
     except (ValueError, TypeError, RuntimeError) as error:

@@ -36,10 +36,10 @@ def test_a_network_learns_to_be_less_certain_and_is_validated_by_its_labels() ->
     for smoothing in (0.0, 0.3):
         module = perceptron()
         chosen = options(10, label_smoothing=smoothing)
-        found = fit(module, data, [], chosen, seed=0, device="cpu", threads=1)
+        history = fit(module, data, [], chosen, seed=0, device="cpu", threads=1)
         scores = torch.from_numpy(logits(module, data.validation.x, []))
         plain = functional.cross_entropy(scores, torch.from_numpy(data.validation.y))
-        assert found.best.validation_loss == pytest.approx(float(plain), rel=1e-5)
+        assert history.best.validation_loss == pytest.approx(float(plain), rel=1e-5)
         largest.append(float(scores.softmax(1).amax(1).mean()))
     assert largest[1] < largest[0] - 0.05
 

@@ -27,8 +27,8 @@ CHOICES: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize("name", ["adamw", "rmsprop"])
 def test_it_learns(name: str) -> None:
     chosen = options(8, optimizer=name, learning_rate=0.02)
-    found = fit(perceptron(), data_of(blobs, "vector", 3), [], chosen, seed=0, device="cpu", threads=1)
-    assert found.best.validation_accuracy > 0.95
+    history = fit(perceptron(), data_of(blobs, "vector", 3), [], chosen, seed=0, device="cpu", threads=1)
+    assert history.best.validation_accuracy > 0.95
 
 
 @pytest.mark.parametrize(("name", "given"), CHOICES)

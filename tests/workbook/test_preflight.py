@@ -139,7 +139,7 @@ def test_what_is_wrong_with_data_or_networks(settings: list[str], code: int, mes
         (["task=embedding", "profile.label_smoothing=0.1"], "profile.label_smoothing: got 0.1, but task is embedding"),
     ],
 )
-def test_options_that_no_training_takes_are_told(settings: list[str], message: str, config: Path) -> None:
+def test_options_that_no_training_takes_are_refused(settings: list[str], message: str, config: Path) -> None:
     student = ["distill.student={builder: 'edgekit.models.mlp:mlp'}", "model.builder=edgekit.models.mlp:mlp", FEW]
     result = answer(config, *student, *settings)
     assert result["exit_code"] == 2 and result["error"].startswith(message)
