@@ -1,10 +1,10 @@
 """EfficientNet-Lite (Tan and Le 2019; Liu 2020, github.com/tensorflow/tpu): EfficientNet adapted to small devices.
 
 It uses ReLU6 instead of swish, and no squeeze-excite. For 1,000 classes, `efficientnet_lite0` with alpha 1, last 1280
-and images of 224x224 is the published network, with 4,652,008 parameters. `efficientnet_lite1` is it for 240x240 and
-`efficientnet_lite2` for 260x260, with 5,416,680 and 6,092,072 parameters. Their blocks are repeated more often, and
-those of Lite2 are also wider; the stem, the last convolution, and the number of the first and last block are those of
-Lite0.
+and images of 224x224 is the published network, with 4,652,008 parameters. `efficientnet_lite1` is the published network
+for 240x240, with 5,416,680 parameters, and `efficientnet_lite2` for 260x260, with 6,092,072. Their blocks are repeated
+more often, except the first and the last one, and those of Lite2 are also wider. The stem and the last convolution are
+those of Lite0.
 
 The published weights come from TensorFlow. A network with `padding="tensorflow"` computes the same with them.
 """
@@ -52,8 +52,9 @@ def efficientnet_lite0(
 
     `alpha` multiplies the channels of every layer except the last 1x1 convolution, which has `last` channels.
     `reduction` divides height and width; by default, the size of the image decides (`layers.default_reduction`).
-    `padding` is the framework whose weights the network computes with (`layers.set_padding`). With alpha 0.25, last 320
-    and 10 classes there are 282,010 parameters on 1 channel and 282,154 on 3, and 13.0 M multiply-adds at 32x32x3.
+    `padding` "tensorflow" is for weights that were trained with TensorFlow (`layers.set_padding`). With alpha 0.25,
+    last 320 and 10 classes there are 282,010 parameters on 1 channel and 282,154 on 3, and 13.0 M multiply-adds at
+    32x32x3.
     """
     check_multipliers("efficientnet_lite0", alpha=alpha, last=last)
     return _efficientnet_lite(input_shape, num_classes, alpha, last, reduction, padding)
