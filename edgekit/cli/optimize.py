@@ -73,7 +73,7 @@ def optimize(
 
 def _check_existing(config: Path, options: ModelOptions, data: str) -> None:
     """Raise ConfigError if an existing config is for another model or other data, or has other options."""
-    from edgekit.data.paths import expand_path
+    from edgekit.core.paths import expand_path
 
     values = yaml_file.read(config)
     paths = {"FILE": ("model", "source", options.path), "--data": ("data", "path", data)}

@@ -12,6 +12,7 @@ from pydantic import Field, model_serializer, model_validator
 from edgekit.core import telemetry
 from edgekit.core.errors import ConfigError
 from edgekit.core.hashing import sha256_file
+from edgekit.core.paths import expand_path
 from edgekit.core.strict import StrictModel
 
 SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
@@ -92,7 +93,7 @@ class Pretrained(StrictModel):
 def _find(section: dict[str, Any]) -> Path:
     """Return the path of the weights; raise ConfigError if there is no such file."""
     if section.get("file"):
-        path = Path(section["file"]).expanduser()
+        path = expand_path(section["file"], "file")
         if not path.is_file():
             raise ConfigError(f"file: no file {section['file']!r}; relative paths start at the config's folder")
         return _with_known_suffix(path)

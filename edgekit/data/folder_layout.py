@@ -23,9 +23,9 @@ import numpy as np
 from edgekit.core.config import suggest
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import canonical_json, sha256_file
+from edgekit.core.paths import file_stamp, file_stamps
 from edgekit.data import archives
 from edgekit.data.archives import Listing
-from edgekit.data.paths import file_stamp, file_stamps
 
 NOISE_FOLDER = "_background_noise_"
 """A folder in Speech Commands (Warden 2018) that is not a class: its long recordings of noise are meant for mixing."""

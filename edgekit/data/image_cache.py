@@ -26,9 +26,9 @@ from PIL import __version__ as pillow_version
 
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
+from edgekit.core.paths import existing_path, expand_path
 from edgekit.core.source_code import REPORTING, code_digest
 from edgekit.data import cache_folder, folder_layout
-from edgekit.data.paths import existing_path, expand_path
 from edgekit.data.splits import limited_indices
 from edgekit.data.types import Keypoints, Pools, ProgressCallback, Split
 from edgekit.runner.inputs import picture

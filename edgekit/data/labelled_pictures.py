@@ -12,6 +12,7 @@ from PIL import Image
 
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
+from edgekit.core.paths import existing_path
 from edgekit.core.source_code import REPORTING, code_digest
 from edgekit.core.tasks import instance_masks as mask_labels
 from edgekit.core.tasks import keypoints as keypoint_labels
@@ -20,7 +21,6 @@ from edgekit.data import archives, box_formats, image_cache, mask_layouts, objec
 from edgekit.data.box_formats import MAX_BOXES, Box, Extra, Picture
 from edgekit.data.image_cache import DECODER_VERSIONS, UNREADABLE_ERRORS, unreadable_reason
 from edgekit.data.mask_layouts import MaskedPicture
-from edgekit.data.paths import existing_path
 from edgekit.data.types import Pools, ProgressCallback
 from edgekit.runner import input_path, masks
 from edgekit.runner.inputs import picture as pictures

@@ -18,8 +18,8 @@ import numpy as np
 
 from edgekit.core.errors import ConfigError, DataError
 from edgekit.core.hashing import digest, write_json
+from edgekit.core.paths import file_stamp
 from edgekit.data import cache_folder
-from edgekit.data.paths import file_stamp
 
 LIMIT_VARIABLE = "EDGEKIT_SPLIT_MB"
 """Environment variable with a number of megabytes. Mapped splits of up to this size are copied to memory.

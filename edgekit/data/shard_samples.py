@@ -16,12 +16,12 @@ import numpy as np
 
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest, sha256_file, write_json
+from edgekit.core.paths import expand_path, file_stamp
 from edgekit.core.source_code import REPORTING, code_digest
 from edgekit.data import image_cache, shards
 from edgekit.data.cache_folder import default_folder
 from edgekit.data.image_cache import FORMAT as CACHE_FORMAT
 from edgekit.data.image_cache import CacheEntry, PictureChanges, decoded_in_order, load_or_create
-from edgekit.data.paths import expand_path, file_stamp
 from edgekit.data.shards import SampleSelection, ShardIndex, ShardReader
 from edgekit.data.splits import limited_indices
 from edgekit.data.types import Kind, Pools, ProgressCallback

@@ -22,9 +22,9 @@ import numpy as np
 
 from edgekit.core.config import shortened_repr
 from edgekit.core.errors import DataError
+from edgekit.core.paths import expand_path
 from edgekit.core.tasks.labels import quote_names
 from edgekit.data.folder_layout import SPLITS
-from edgekit.data.paths import expand_path
 from edgekit.runner.errors import bounded_recursion
 
 LARGEST_LABEL_BYTES = 1 << 20

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from edgekit.data.paths import PathText
+from edgekit.core.paths import PathText
 from edgekit.data.types import SourceConfig
 from edgekit.runner import input_path
 

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from edgekit.core.cache_key import library_versions
 from edgekit.core.errors import DataError
-from edgekit.data.paths import PathText, existing_path, file_stamp
+from edgekit.core.paths import PathText, existing_path, file_stamp
 from edgekit.data.types import Pools, SourceConfig
 from edgekit.runner import input_path
 from edgekit.runner.errors import InputError

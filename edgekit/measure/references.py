@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.core.budget import BASELINE, Budget
+from edgekit.core.paths import expand_path
 from edgekit.core.tasks import Task
-from edgekit.data.paths import expand_path
 from edgekit.models.files import detect, standalone, task_outputs
 from edgekit.models.files.interface import Tensors
 from edgekit.runner.preprocess.transform import pipeline

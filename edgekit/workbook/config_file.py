@@ -32,10 +32,10 @@ from edgekit.core.config import (
     validate,
 )
 from edgekit.core.errors import ConfigError, EdgekitError, FaultCollector
+from edgekit.core.paths import expand_path
 from edgekit.core.preprocess_record import PreprocessRecord
 from edgekit.core.tasks import Task
 from edgekit.core.yaml_file import parse
-from edgekit.data.paths import expand_path
 from edgekit.models.files import detect
 from edgekit.training import augmentations
 from edgekit.training.teachers import model_file

@@ -20,10 +20,10 @@ from edgekit.core.config import (
     validate,
 )
 from edgekit.core.errors import MAX_FAULT_LINES, ConfigError, FaultCollector
+from edgekit.core.paths import expand_path
 from edgekit.core.tasks import BOX_TASKS, FILE_TASKS, Task
 from edgekit.data import SourceConfig
 from edgekit.data import parse as parse_data
-from edgekit.data.paths import expand_path
 from edgekit.models.files import compatibility, detect
 from edgekit.runner.errors import RunnerError
 from edgekit.training.teachers.model_file import check_task

@@ -172,6 +172,17 @@ def test_a_file_with_another_digest_is_refused(tmp_path: Path) -> None:
         pretrained(path, sha256="00")
 
 
+def test_a_path_may_have_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved(tmp_path, trained().state_dict())
+    monkeypatch.setenv("WEIGHTS_FOLDER", str(tmp_path))
+    section = validate(Pretrained, {"file": "${WEIGHTS_FOLDER}/weights.pth"}, "model.pretrained")
+    assert section.path == tmp_path / "weights.pth"
+    assert section.model_dump()["file"] == "weights.pth"
+    monkeypatch.delenv("WEIGHTS_FOLDER")
+    with pytest.raises(ConfigError, match="environment variable 'WEIGHTS_FOLDER' is not set"):
+        validate(Pretrained, {"file": "${WEIGHTS_FOLDER}/weights.pth"}, "model.pretrained")
+
+
 def test_pretrained_weights_need_a_builder_and_exclude_ready_weights(tmp_path: Path) -> None:
     section = {"file": str(saved(tmp_path, trained().state_dict()))}
     with pytest.raises(ValidationError, match="pretrained belongs to a model with builder"):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from edgekit.core.config import suggest
 from edgekit.core.errors import ConfigError
+from edgekit.core.paths import expand_path
 from edgekit.core.tasks import FILE_TASKS, TASKS, Task, load_task
-from edgekit.data.paths import expand_path
 from edgekit.runner.files import make_folder, write_atomically
 from edgekit.workbook.config_file import RunConfig
 

@@ -16,8 +16,11 @@ CONFIDENCE = 0.95
 def accuracy_interval(scores: SampleResults, confidence: float = CONFIDENCE) -> list[float]:
     """Return the confidence interval of an accuracy, two fractions.
 
-    It is Wilson's interval (1927) if each answer is either right or wrong, and a bootstrap interval otherwise.
+    It is Wilson's interval (1927) if each answer is either right or wrong, and a bootstrap interval otherwise: that of
+    the task, if it has one.
     """
+    if isinstance(scores, SampleScores) and (of_task := getattr(tasks.load_task(scores.task), "interval", None)):
+        return list(of_task(scores, confidence))
     if not isinstance(scores, SampleScores):
         right, count = float(np.mean(scores)), len(scores)
         z = NormalDist().inv_cdf((1 + confidence) / 2)

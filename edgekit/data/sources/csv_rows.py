@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
-from edgekit.data.paths import PathText, existing_path, file_stamps
+from edgekit.core.paths import PathText, existing_path, file_stamps
 from edgekit.data.tables import float_columns, number_columns, read_table
 from edgekit.data.types import Pools, ProgressCallback, SourceConfig
 

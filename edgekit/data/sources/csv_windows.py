@@ -16,8 +16,8 @@ from pydantic import Field, field_validator
 
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
+from edgekit.core.paths import PathText, existing_path, file_stamps
 from edgekit.data import tables
-from edgekit.data.paths import PathText, existing_path, file_stamps
 from edgekit.data.types import Pools, ProgressCallback, SourceConfig
 from edgekit.runner import input_path
 

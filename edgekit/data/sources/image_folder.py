@@ -14,7 +14,7 @@ from pydantic import Field
 
 from edgekit.core.cache_key import library_versions
 from edgekit.core.hashing import digest
-from edgekit.data.paths import PathText, existing_path
+from edgekit.core.paths import PathText, existing_path
 from edgekit.data.types import Pools, ProgressCallback, SourceConfig
 from edgekit.runner import input_path
 

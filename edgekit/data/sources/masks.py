@@ -13,7 +13,7 @@ from pydantic import Field
 
 from edgekit.core.cache_key import library_versions
 from edgekit.core.hashing import digest
-from edgekit.data.paths import existing_path, file_stamps
+from edgekit.core.paths import existing_path, file_stamps
 from edgekit.data.source_options import PictureSourceConfig
 from edgekit.data.types import Pools, ProgressCallback
 

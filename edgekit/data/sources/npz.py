@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from edgekit.core.errors import DataError
-from edgekit.data.paths import PathText, existing_path, file_stamp
+from edgekit.core.paths import PathText, existing_path, file_stamp
 from edgekit.data.types import Pools, ProgressCallback, SourceConfig
 
 

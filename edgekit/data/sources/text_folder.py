@@ -14,7 +14,7 @@ from pydantic import Field
 
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
-from edgekit.data.paths import PathText, existing_path, file_stamps
+from edgekit.core.paths import PathText, existing_path, file_stamps
 from edgekit.data.texts import TextSourceConfig, vocabulary_identity
 from edgekit.data.types import Pools, ProgressCallback
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from edgekit.core.errors import DataError
-from edgekit.data.paths import PathText, existing_path, file_stamp
+from edgekit.core.paths import PathText, existing_path, file_stamp
 from edgekit.data.texts import TextSourceConfig, vocabulary_identity
 from edgekit.data.types import Pools, ProgressCallback
 from edgekit.runner import input_path

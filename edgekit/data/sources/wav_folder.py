@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
-from edgekit.data.paths import PathText, existing_path
+from edgekit.core.paths import PathText, existing_path
 from edgekit.data.source_options import AudioSourceConfig
 from edgekit.data.types import Pools, ProgressCallback
 from edgekit.runner import input_path

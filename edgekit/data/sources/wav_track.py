@@ -22,8 +22,8 @@ from pydantic import Field, model_validator
 
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
+from edgekit.core.paths import PathText, existing_path, file_stamps
 from edgekit.core.tasks import anomaly
-from edgekit.data.paths import PathText, existing_path, file_stamps
 from edgekit.data.source_options import AudioSourceConfig
 from edgekit.data.types import Pools, ProgressCallback
 from edgekit.runner import input_path

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from edgekit.core.cache_key import library_versions
 from edgekit.core.hashing import digest
-from edgekit.data.paths import PathText, file_stamp
+from edgekit.core.paths import PathText, file_stamp
 from edgekit.data.types import Pools, ProgressCallback, SourceConfig
 from edgekit.runner import input_path
 

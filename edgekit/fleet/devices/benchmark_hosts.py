@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgekit.core.config import suggest
 from edgekit.core.errors import ConfigError
-from edgekit.data.paths import expand_path
+from edgekit.core.paths import expand_path
 from edgekit.fleet.devices import inventory
 from edgekit.fleet.devices.connection import require_asyncssh
 from edgekit.fleet.devices.inventory import Host

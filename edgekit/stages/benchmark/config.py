@@ -8,8 +8,8 @@ from typing import Literal
 from pydantic import Field, field_serializer, field_validator, model_validator
 
 from edgekit.core.config import CLASS_NAME_PATTERN, TARGETS, Budget, StageConfig, StrictModel, Target
+from edgekit.core.paths import PathText
 from edgekit.core.tasks import Task
-from edgekit.data.paths import PathText
 from edgekit.training.teachers import model_file
 from edgekit.training.teachers.config import ModelFile
 from edgekit.training.teachers.model_file import check_task

@@ -19,9 +19,9 @@ import numpy as np
 from edgekit.core import progress
 from edgekit.core.config import shortened_repr
 from edgekit.core.errors import ConfigError
+from edgekit.core.paths import expand_path
 from edgekit.core.progress_state import duration
 from edgekit.core.schema.cost import CallCost, CallCosts, Estimate
-from edgekit.data.paths import expand_path
 from edgekit.device.measure import intervals
 from edgekit.device.measure.bench import FRESH_CALLS
 from edgekit.device.measure.intervals import MIN_ROUNDS

@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from edgekit.core import progress, tasks
+from edgekit.core.paths import expand_path
 from edgekit.core.schema.variants import ModelFacts, ReferenceModelFacts, ReferenceModelRow, SeenValidation
-from edgekit.data.paths import expand_path
 from edgekit.measure.references import reference_file
 from edgekit.models.files import detect
 from edgekit.stages.benchmark.leakage import check_model_file, score_split

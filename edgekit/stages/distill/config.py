@@ -20,8 +20,8 @@ from edgekit.core.config import (
     format_arguments,
 )
 from edgekit.core.errors import ConfigError
+from edgekit.core.paths import PathText
 from edgekit.core.tasks import Task
-from edgekit.data.paths import PathText
 from edgekit.training import augmentations, losses
 from edgekit.training.losses import LossOptions
 from edgekit.training.teachers import model_file

@@ -11,8 +11,8 @@ from torch import nn
 from edgekit.core import progress, tasks
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import ModelError
+from edgekit.core.paths import expand_path
 from edgekit.data import Data
-from edgekit.data.paths import expand_path
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.files import task_outputs

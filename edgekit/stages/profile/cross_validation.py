@@ -20,7 +20,7 @@ from edgekit.core.tasks.accuracy_interval import CONFIDENCE, accuracy_interval
 from edgekit.data import Data
 from edgekit.models import store
 from edgekit.stages.profile.config import ProfileConfig
-from edgekit.training.fit import fit
+from edgekit.training.parallel_trainings import Training
 from edgekit.training.predict import sample_scores
 from edgekit.training.resume import ResumeFolder
 
@@ -38,23 +38,13 @@ def cross_validate(
         A class has fewer samples, or there are fewer recordings, than folds.
     """
     results: list[SampleResults] = []
-    parts = list(folds(data, config))
-    for number in progress.track(range(len(parts)), "fold"):
-        fold = parts[number]
-        module = store.build(spec, config.seed)
-        fit(
-            module,
-            fold,
-            spec.preprocess,
-            config,
-            seed=config.seed,
-            device=config.device,
-            threads=config.threads,
-            training=config.training,
-            pretrained=spec.pretrained,
-            resume=resume_folder.checkpoint(f"fold-{number}"),
-        )
-        results.append(sample_scores(module, fold.validation, spec.preprocess, data.task))
+    settings = config.seed, config.device, config.threads, config.training
+    with progress.step("", "fold", config.folds) as bar:
+        for number, fold in enumerate(folds(data, config)):  # one after another, because each is a copy of the samples
+            bar.update(number)
+            name = f"fold-{number}"
+            module, _ = Training(name, resume_folder.checkpoint(name), spec, config, *settings).fit(fold)
+            results.append(sample_scores(module, fold.validation, spec.preprocess, data.task))
     pooled = _pooled(results)
     low, high = accuracy_interval(pooled)
     return {

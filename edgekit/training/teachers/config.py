@@ -9,7 +9,7 @@ from pydantic import Field, model_serializer, model_validator
 
 from edgekit.core.config import StrictModel
 from edgekit.core.errors import EdgekitError
-from edgekit.data.paths import PathText, expand_path
+from edgekit.core.paths import PathText, expand_path
 from edgekit.training.teachers import model_file
 
 KINDS = ("tflite", "onnx", "openvino")
