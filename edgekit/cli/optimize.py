@@ -53,6 +53,7 @@ def optimize(
         from edgekit.cli.init import ModelOptions, create_project
         from edgekit.cli.run import show_result
         from edgekit.workbook.plan import load_plan
+        from edgekit.workbook.run import import_in_background
         from edgekit.workbook.run import run as run_plan
 
         run_name = name or re.sub(r"[^a-z0-9_-]+", "-", Path(file).stem.lower()).strip("-_")[:64] or DEFAULT_NAME
@@ -63,6 +64,7 @@ def optimize(
             _check_existing(config, options, data)
             print(f"using  {config}, which is already there")
         else:
+            import_in_background()
             create_project(run_name, None, data, out, force=False, say=print, model=options)
         plan = load_plan(config, [], checked_before=True)
         outcome = run_plan(plan, out / "artifacts", checked=is_new)

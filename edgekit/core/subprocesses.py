@@ -1,8 +1,9 @@
 """Run functions of edgekit in child processes with a time limit, follow their output, and explain how they ended.
 
-`call` passes arguments and results as JSON and raises what the function raised; `BackgroundCall` does the same in the
-background. `run` is for functions that write their results to files, for example to a journal for `read_journal`.
-Every child ends with this process, together with everything that it started (see `edgekit.device.processes`).
+`call` passes arguments and results as JSON and raises what the function raised. `BackgroundCall` does the same in the
+background, and `CallServer` makes several calls in one child. `run` is for functions that write their results to files,
+for example to a journal for `read_journal`. Every child ends with this process, together with everything that it
+started (see `edgekit.device.processes`).
 """
 
 from __future__ import annotations
@@ -161,6 +162,52 @@ class BackgroundCall:
         return processes.end_process(self._process)
 
 
+class CallServer:
+    """A child process that answers one call after another, so that large libraries are imported only once.
+
+    It is a context manager. If a call has no answer, the child is ended, and the next call starts another one.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._environment = environment
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> CallServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def call(self, function: str, arguments: Mapping[str, Any], folder: Path, timeout_s: float) -> Any:
+        """Return or raise the same as `call`. All output of the child is in the log of the call that started it."""
+        _prepare(function, arguments, folder)
+        if self._process is None:
+            self._log = folder / LOG
+            with open(self._log, "wb") as log:
+                self._process = start(
+                    f"{__name__}:{answer_calls.__name__}",
+                    [],
+                    self._environment,
+                    reads_input=True,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                )
+        process, deadline = self._process, time.monotonic() + timeout_s
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # the child has ended, which is noticed below
+            process.stdin.write(json.dumps([function, str(folder)]).encode() + b"\n")
+            process.stdin.flush()
+        answer = folder / ANSWER
+        while not (answer.is_file() or processes.has_ended(process, processes.POLL_S)):
+            if time.monotonic() > deadline:
+                raise ChildDied(ChildExit(self._end(), True, self._log))
+        return _answer(ChildExit(0 if answer.is_file() else self._end(), False, self._log), folder)
+
+    def _end(self) -> int:
+        process, self._process = self._process, None
+        return processes.end_process(process) if process else 0
+
+
 def run(
     function: str,
     arguments: Sequence[str],
@@ -278,6 +325,12 @@ def answer_call(function: str, folder: str) -> None:
         prefix = f"{error.filename}: " if error.filename else ""
         content = errors.to_json(ResourceError(f"{prefix}{error.strerror}; free some space, or allow more"))
     write_atomically(call_folder / ANSWER, json.dumps(content).encode())
+
+
+def answer_calls() -> None:
+    """Answer the calls that standard input names, a JSON array [function, folder] on each line, until it ends."""
+    for line in sys.stdin:
+        answer_call(*json.loads(line))
 
 
 def _prepare(function: str, arguments: Mapping[str, Any], folder: Path) -> tuple[str, list[str]]:

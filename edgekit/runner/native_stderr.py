@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+_redirecting = threading.RLock()
+"""Only one thread can redirect the descriptor at a time, because another one would restore the redirection."""
 
 
 @contextmanager
@@ -15,17 +19,18 @@ def quiet_native(log: str | os.PathLike[str] = os.devnull) -> Iterator[int]:
     Yields a file descriptor that still writes to standard error. Only commands and the pipeline use this; a process
     that uses edgekit as a library keeps its standard error.
     """
-    if sys.stderr is not None:
-        sys.stderr.flush()
-    original = duplicate_stderr()
-    sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-    try:
-        os.dup2(sink, 2)
-        yield original
-    finally:
-        os.dup2(original, 2)
-        os.close(original)
-        os.close(sink)
+    with _redirecting:
+        if sys.stderr is not None:
+            sys.stderr.flush()
+        original = duplicate_stderr()
+        sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        try:
+            os.dup2(sink, 2)
+            yield original
+        finally:
+            os.dup2(original, 2)
+            os.close(original)
+            os.close(sink)
 
 
 def duplicate_stderr() -> int:

@@ -53,12 +53,13 @@ def read_layers(model_folder: Path, names: Sequence[str]) -> list[WeightedLayer]
 
 def float_tail(model_folder: Path) -> list[WeightedLayer]:
     """Return the modules that a network names in `float_tail`: from them on, an int8 model computes in float."""
-    from edgekit.models import store
     from edgekit.models.spec import read_spec
 
     spec = read_spec(model_folder)
     if spec.task != "anomaly" or spec.source is not None:
         return []
+    from edgekit.models import store
+
     return read_layers(model_folder, getattr(store.load(model_folder)[0], "float_tail", ()))
 
 

@@ -144,6 +144,7 @@ def _execute_cells(step: NotebookStep, working: Path, failed: Path, log: Path, f
                 kernel_manager_class=ProcessGroupKernelManager,
                 cwd=Path.cwd(),
                 execution_timeout=step.cell_limit_s,
+                shutdown_kernel="immediate",  # the artifact is sealed, and TensorFlow takes seconds to end
                 progress_bar=False,  # the run's `ProgressDisplay` shows progress instead, even within a cell
             )
     except PapermillExecutionError as error:

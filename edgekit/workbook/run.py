@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
+import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
@@ -99,6 +101,7 @@ def run(
         shared.push_finished(plan, folder, data_digest.digest if data_digest else None)
         return RunOutcome(result, False, page_is_current)
     check_consistency(plan)
+    import_in_background()
     require_writable(folder)
     with (
         as_resource_error(folder),
@@ -141,6 +144,16 @@ def _complete_run(
     shared.push_page(folder)
     shared.report_counts()
     return RunOutcome(result, True, page_is_current)
+
+
+def import_in_background() -> None:
+    """Begin to import what a run needs later, in a thread, because this takes seconds and a run waits for others."""
+
+    def load() -> None:
+        for name in ("papermill", "edgekit.report.html.page"):
+            importlib.import_module(name)
+
+    threading.Thread(target=load, daemon=True).start()
 
 
 def finished_result(plan: Plan, folder: Path) -> tuple[Result | None, DataDigest | None]:

@@ -130,21 +130,22 @@ def _draft_for_file(
     from edgekit.models.files import file_facts
 
     path = model.absolute
-    facts = file_facts.read(path)
-    model_in_config = _path_in_config(model.path, path, out)
-    assert model_in_config is not None
-    return draft_model_config(
-        name,
-        task,
-        findings,
-        facts,
-        path,
-        (data_in_config, model_in_config),
-        preprocess=model.preprocess,
-        head=model.head,
-        drop_pp=model.drop_pp,
-        targets=model.targets,
-    )
+    with file_facts.FileProcess(path) as process:
+        facts = file_facts.read(process)
+        model_in_config = _path_in_config(model.path, path, out)
+        assert model_in_config is not None
+        return draft_model_config(
+            name,
+            task,
+            findings,
+            facts,
+            process,
+            (data_in_config, model_in_config),
+            preprocess=model.preprocess,
+            head=model.head,
+            drop_pp=model.drop_pp,
+            targets=model.targets,
+        )
 
 
 def _describe_preprocess(draft: ConfigDraft | ModelDraft) -> list[str]:

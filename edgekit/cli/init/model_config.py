@@ -36,7 +36,7 @@ from edgekit.data import Data, archives, box_formats
 from edgekit.data.box_formats import Extra
 from edgekit.models.files import TITLES
 from edgekit.models.files.detector_forms import prototype_count
-from edgekit.models.files.file_facts import FileFacts
+from edgekit.models.files.file_facts import FileFacts, FileProcess
 from edgekit.models.files.preprocess_search import (
     DEFAULT_MAX_SAMPLES,
     MAX_SAMPLES,
@@ -216,7 +216,7 @@ def draft_model_config(
     task: Task | None,
     findings: Findings,
     facts: FileFacts,
-    model: Path,
+    process: FileProcess,
     paths: tuple[str | None, str],
     *,
     preprocess: str | None,
@@ -260,7 +260,7 @@ def draft_model_config(
     if any(note.startswith("overlap:") for note in data.notes):
         section["overlap"] = "drop"
     data = read_data(name, task, section)
-    comparison = _Comparison(name, task, facts, model, section, data, head)
+    comparison = _Comparison(name, task, facts, process, section, data, head)
     chosen, tried = comparison.decide(preprocess)
     if head is None and any(each.reading != chosen.reading for each in tried):
         head = chosen.head
@@ -390,7 +390,7 @@ class _Comparison:
     name: str
     task: Task
     facts: FileFacts
-    model: Path
+    process: FileProcess
     section: Mapping[str, Any]
     data: Data
     head: str | None = None
@@ -468,7 +468,7 @@ class _Comparison:
     def _try(
         self, chains: Sequence[Chain], samples: tuple[np.ndarray, np.ndarray], head: str | None
     ) -> list[TriedChain]:
-        return try_chains(self.model, self.facts.kind, self.task, len(self.data.classes), *samples, chains, head)
+        return try_chains(self.process, self.facts.kind, self.task, len(self.data.classes), *samples, chains, head)
 
     def _refuse_guessing(self, best: TriedChain) -> None:
         """Raise DataError if a chain is not significantly more accurate than always giving the same answer."""

@@ -12,6 +12,7 @@ The format is detected from the content, not the extension (`detect.model_kind`)
 from __future__ import annotations
 
 import importlib
+import threading
 from typing import Any
 
 from edgekit.core import telemetry
@@ -31,3 +32,12 @@ TITLES = {
 def module(kind: str) -> Any:
     """Import the module of a format. This is fast, because only its functions import the framework."""
     return importlib.import_module(f"edgekit.models.files.{kind}")
+
+
+def import_in_background(kind: str) -> None:
+    """Begin to import the framework of a format in a thread, if that takes seconds, as it does for Keras.
+
+    Code that needs the framework meanwhile waits until it is there.
+    """
+    if load := getattr(module(kind), "load_framework", None):
+        threading.Thread(target=load, daemon=True).start()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core import subprocesses
+from edgekit.core.config import available_cores
 from edgekit.core.errors import EdgekitError, ModelError
 from edgekit.models.files import detect, module
 from edgekit.models.files.task_outputs import RawOutputs
@@ -81,47 +82,63 @@ class FileFacts:
         return task if isinstance(task, str) else None
 
 
-def read(path: Path) -> FileFacts:
-    """Return the facts about the model file at `path`, which is opened in a process of its own.
+class FileProcess:
+    """A process that opens the model file at `path`, so that a broken file cannot end this process.
+
+    It is a context manager. All calls of a block run in the same process unless a call crashes it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._home = tempfile.TemporaryDirectory(prefix="edgekit-file-")
+        self._server = subprocesses.CallServer({**subprocesses.QUIET_ENVIRONMENT, "TMPDIR": self._home.name})
+
+    def __enter__(self) -> FileProcess:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._server.__exit__(*exception)
+        self._home.cleanup()
+
+    def call(self, function: str, arguments: dict[str, Any], limit_s: float, folder: Path | None = None) -> Any:
+        """Call a function in the process and return its result; messages of its errors begin with the path.
+
+        Parameters
+        ----------
+        function, arguments
+            See `subprocesses.call`; the function gets `path`, too.
+        limit_s
+            Longest time in seconds.
+        folder
+            An existing folder for the files of the call, if the function writes some.
+
+        Raises
+        ------
+        ModelError
+            The function raised an error of the file, or its process died.
+        """
+        job = {"path": str(self.path.absolute()), **arguments}
+        try:
+            return self._server.call(function, job, folder or Path(self._home.name), limit_s)
+        except EdgekitError as error:
+            raise (ModelError if type(error) is EdgekitError else type(error))(f"{self.path}: {error}") from None
+        except subprocesses.ChildDied as died:
+            raise ModelError(f"{self.path}: cannot be run: {died.ended.describe()}") from None
+
+
+def read(process: FileProcess) -> FileFacts:
+    """Return the facts about a model file.
 
     Raises
     ------
     ModelError
         The file holds no model, cannot be opened, or has several inputs.
     """
-    kind = detect.model_kind(path)
-    with tempfile.TemporaryDirectory(prefix="edgekit-file-") as home:
-        facts = call_with_file(path, f"{__name__}:describe", {"kind": kind}, Path(home), LIMIT_S)
+    kind = detect.model_kind(process.path)
+    facts = process.call(f"{__name__}:describe", {"kind": kind}, LIMIT_S)
     return FileFacts(
         kind, tuple(facts["input_shape"]), tuple(tuple(shape) for shape in facts["output_shapes"]), facts["metadata"]
     )
-
-
-def call_with_file(path: Path, function: str, arguments: dict[str, Any], folder: Path, limit_s: float) -> Any:
-    """Call a function that opens the model file at `path` in a process of its own; its errors begin with the path.
-
-    Parameters
-    ----------
-    function, arguments
-        See `subprocesses.call`; the function gets `path`, too.
-    folder
-        An existing folder for the files of the call.
-    limit_s
-        Longest time in seconds.
-
-    Raises
-    ------
-    ModelError
-        The function raised an error of the file, or its process died.
-    """
-    environment = {**subprocesses.QUIET_ENVIRONMENT, "TMPDIR": str(folder)}
-    try:
-        job = {"path": str(path.absolute()), **arguments}
-        return subprocesses.call(function, job, folder, limit_s, environment)
-    except EdgekitError as error:
-        raise (ModelError if type(error) is EdgekitError else type(error))(f"{path}: {error}") from None
-    except subprocesses.ChildDied as died:
-        raise ModelError(f"{path}: cannot be run: {died.ended.describe()}") from None
 
 
 def describe(path: str, kind: str) -> dict[str, Any]:
@@ -130,7 +147,7 @@ def describe(path: str, kind: str) -> dict[str, Any]:
     if kind == "onnx":
         return _describe_onnx(file)
     raw = RawOutputs(0)
-    opened = module(kind).open(file, 1, (), raw)
+    opened = module(kind).open(file, available_cores(), (), raw)
     return {"input_shape": list(opened.shape), "output_shapes": [], "metadata": {}}
 
 

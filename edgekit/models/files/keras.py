@@ -52,7 +52,7 @@ def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = 
 
     TensorFlow accepts a number of threads only before its first operation. With 0 threads, the number is not set.
     """
-    tf = _tensorflow()
+    tf = load_framework()
     if threads:
         _configure(tf, threads)
     model = _read(path)
@@ -81,7 +81,7 @@ def tflite(
     `samples` (n, …), by the name of the input, determine the ranges of int8. An int8 file has int8 inputs and outputs,
     or inputs of bytes if the model takes bytes. The converter fails unless every operator can be int8.
     """
-    tf, model = _tensorflow(), _read(path)
+    tf, model = load_framework(), _read(path)
     ones = [tf.keras.Input(shape[1:], batch_size=1, dtype=each.dtype, name=each.name)
             for each, shape in zip(model.inputs, _single_sample_shapes(model), strict=True)]  # fmt: skip
     inputs = ones if len(ones) > 1 else ones[0]
@@ -110,7 +110,7 @@ def _one_by_one(samples: Mapping[str, np.ndarray]) -> Iterator[Any]:
 
 def onnx(path: Path) -> bytes:
     """Convert the model to ONNX for a batch of one, with tf2onnx; images stay channels last, as in Keras."""
-    tf = _tensorflow()
+    tf = load_framework()
     import tf2onnx
 
     model = _read(path)
@@ -139,7 +139,7 @@ def openvino(path: Path, names: Sequence[str] = ()) -> Any:
     """
     import openvino as ov
 
-    tf, model = _tensorflow(), _read(path)
+    tf, model = load_framework(), _read(path)
     module = tf.Module()
     module.model = model  # keeps the variables
     with tempfile.TemporaryDirectory(prefix="edgekit-keras-") as folder:
@@ -181,7 +181,7 @@ def _graph(tf: Any, model: Any, shapes: Sequence[Sequence[int]]) -> Any:
     return tf.function(_caller(model), autograph=False).get_concrete_function(*_specs(tf, model, shapes))
 
 
-def _tensorflow() -> Any:
+def load_framework() -> Any:
     """Import TensorFlow with its own Keras 3, whichever Keras the user's environment selects."""
     os.environ["KERAS_BACKEND"] = "tensorflow"
     os.environ.pop("TF_USE_LEGACY_KERAS", None)
@@ -191,7 +191,7 @@ def _tensorflow() -> Any:
 
 
 def _read(path: Path) -> Any:
-    tf = _tensorflow()
+    tf = load_framework()
     warnings.filterwarnings("ignore", "The structure of `inputs` doesn't match")  # a tensor in place of a list of one
 
     with contextlib.ExitStack() as stack:

@@ -22,7 +22,7 @@ from edgekit.core.tasks import keypoints as keypoint_labels
 from edgekit.models.files import published_detector, task_outputs
 from edgekit.models.files.detector_readings import CONFIDENCE, OutputReader, is_better
 from edgekit.models.files.detector_readings import MAX_SAMPLES as DETECTOR_MAX_SAMPLES
-from edgekit.models.files.file_facts import call_with_file
+from edgekit.models.files.file_facts import FileProcess
 from edgekit.models.files.task_outputs import TaskOutputs
 from edgekit.runner.preprocess.transform import pipeline
 
@@ -130,7 +130,7 @@ def with_geometry(chain: Chain, geometry: Mapping[str, Any]) -> Chain:
 
 
 def try_chains(
-    path: Path,
+    process: FileProcess,
     kind: str,
     task: Task,
     classes: int,
@@ -139,7 +139,7 @@ def try_chains(
     chains: Sequence[Chain],
     head: str | None = None,
 ) -> list[TriedChain]:
-    """Run a model file on raw samples (n, …) with each chain's steps, in a process of its own.
+    """Run a model file on raw samples (n, …) with each chain's steps in its process.
 
     If the outputs of a detector can be read in several ways, each is tried with each chain. `head` is the name of the
     only one that is considered.
@@ -161,7 +161,7 @@ def try_chains(
             "steps": [chain.steps for chain in chains],
             "head": head,
         }
-        readings = call_with_file(path, f"{__name__}:evaluate", job, folder, LIMIT_S)
+        readings = process.call(f"{__name__}:evaluate", job, LIMIT_S, folder)
         tried = []
         for (index, chain), (number, reading) in product(enumerate(chains), enumerate(readings or [None])):
             if not (file := folder / f"results-{index}-{number}.npy").exists():

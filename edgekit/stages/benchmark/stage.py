@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 
 from edgekit.core import artifacts, progress, replay, tasks
 from edgekit.core.artifacts import Artifact
+from edgekit.core.config import available_cores
 from edgekit.core.execution import EXECUTED
 from edgekit.core.schema.variants import BaselineFacts, ModelFacts, SeenValidation, VariantFacts
 from edgekit.core.tasks import SampleResults, SampleScores
@@ -184,9 +186,24 @@ class Evaluation:
 
 
 def _evaluate_all(source: Artifact, data: Data, config: BenchmarkConfig) -> Evaluation:
+    profile, variants = source.ancestor("profile"), read_variants(source)
+    spec = store.read_spec(profile.path / "model")
+    with ThreadPoolExecutor(available_cores()) as pool:
+        # nothing is timed here, and interpreters compute without holding Python's lock
+        evaluate = partial(_evaluate_variant, source, data=data, spec=spec, threads=config.inference_threads)
+        return _compare_all(source, data, config, variants, pool.map(evaluate, variants))
+
+
+def _compare_all(
+    source: Artifact,
+    data: Data,
+    config: BenchmarkConfig,
+    variants: Sequence[Variant],
+    evaluated: Iterator[tuple[dict[str, Any], np.ndarray, SampleResults]],
+) -> Evaluation:
+    """Evaluate the baseline, and compare each variant with it when its evaluation has ended."""
     profile = source.ancestor("profile")
     baseline, spec = open_model(profile)
-    prepared = apply(spec.preprocess, data.validation.x[:1])
     baseline_answers, baseline_scores = _score(
         predict.logits(baseline, data.validation.x, spec.preprocess), data.validation, spec
     )
@@ -203,36 +220,46 @@ def _evaluate_all(source: Artifact, data: Data, config: BenchmarkConfig) -> Eval
         "bytes": store.weight_bytes(profile.path / "model"),
         **_accuracies(baseline_scores, baseline_test_scores),  # type: ignore[typeddict-item]
     }
-    rows: list[ModelFacts] = [baseline_row]
     x = eager_input(data.validation.x[:1], spec.preprocess).numpy()
     opener = baselines.opener(profile.path / "model", baseline, spec, x, config.inference_threads)
+    prepared = apply(spec.preprocess, data.validation.x[:1])
+    rows: list[ModelFacts] = [baseline_row]
     openers: dict[str, Opener] = {name: opener}
-    for variant in progress.track(read_variants(source), "variant", lambda variant: f"evaluating {variant.name}"):
-        backend = open_variant(source, variant, config.inference_threads)
-        x = to_layout(prepared, variant.input.layout)
-        answers[variant.name], scores = _evaluate(backend, variant, data.validation, spec)
-        drop = tasks.drop(baseline_scores, scores, config.budget.accuracy_confidence)
-        row = {
-            "name": variant.name,
-            "model": variant.model,
-            "precision": variant.precision,
-            "method": variant.method,
-            "target": variant.target,
-            "interpreter": f"{backend.name} {backend.version}",
-            "bytes": variant.bytes,
-            "float_ops": list(variant.float_ops),
-            "debris": Counter(operator["kind"] for operator in variant.debris),
-            "zipped_bytes": zipped_size(read_model_files(source, variant).values()),
-            **_accuracies(scores, _evaluate(backend, variant, data.test, spec)[1]),
-            **asdict(drop),
-        }
-        rows.append(cast("VariantFacts", row))
-        openers[variant.name] = partial(variant_call, source, variant, x, config.inference_threads)
+    with progress.step("evaluating", "variants", len(variants)) as step:
+        for variant, (facts, variant_answers, scores) in zip(variants, evaluated, strict=True):
+            drop = tasks.drop(baseline_scores, scores, config.budget.accuracy_confidence)
+            rows.append(cast("VariantFacts", {**facts, **asdict(drop)}))
+            answers[variant.name] = variant_answers
+            x = to_layout(prepared, variant.input.layout)
+            openers[variant.name] = partial(variant_call, source, variant, x, config.inference_threads)
+            step.update(len(rows) - 1)
     was_trained_elsewhere = spec.source is not None or source.ancestor("origin").config["weights"] is not None
     leakage = (
         check_leakage(spec.called, "baseline", baseline_scores, baseline_test_scores) if was_trained_elsewhere else None
     )
     return Evaluation(rows, openers, answers, leakage)
+
+
+def _evaluate_variant(
+    source: Artifact, variant: Variant, *, data: Data, spec: store.ModelSpec, threads: int
+) -> tuple[dict[str, Any], np.ndarray, SampleResults]:
+    """Return the facts about a variant, its answers to validation, and the results that its accuracy is made from."""
+    backend = open_variant(source, variant, threads)
+    answers, scores = _evaluate(backend, variant, data.validation, spec)
+    facts = {
+        "name": variant.name,
+        "model": variant.model,
+        "precision": variant.precision,
+        "method": variant.method,
+        "target": variant.target,
+        "interpreter": f"{backend.name} {backend.version}",
+        "bytes": variant.bytes,
+        "float_ops": list(variant.float_ops),
+        "debris": Counter(operator["kind"] for operator in variant.debris),
+        "zipped_bytes": zipped_size(read_model_files(source, variant).values()),
+        **_accuracies(scores, _evaluate(backend, variant, data.test, spec)[1]),
+    }
+    return facts, answers, scores
 
 
 def _accuracies(validation: SampleResults, test: SampleResults) -> dict[str, Any]:

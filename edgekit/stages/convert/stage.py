@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,17 +38,18 @@ def convert(source: Artifact, data: Data, config: ConvertConfig, out: Path) -> A
     data = calibration_check.without_clipped_anomalies(data, steps)
     check_inputs = evaluate.network_inputs(evaluate.spread_samples(data.validation, config.check_samples), steps)
     checkers = {network.name: BoundaryChecker(network, check_inputs, config, task=data.task) for network in to_convert}
-    boundary_rows = [
-        *plan.merged_rows(source, to_convert),
-        *(row for each in checkers.values() for row in check_inputs_and_answers(each, data)),
-    ]
-    with tempfile.TemporaryDirectory(prefix="edgekit-convert-") as folder:
+    with tempfile.TemporaryDirectory(prefix="edgekit-convert-") as folder, ThreadPoolExecutor(1) as pool:
+        # The converters have processes of their own, so these checks run at the same time.
+        checks = pool.submit(
+            lambda: [row for each in checkers.values() for row in check_inputs_and_answers(each, data)]
+        )
         scratch = Path(folder)
         calibration = scratch / "calibration.npy"
         samples = evaluate.spread_samples(data.calibration, config.calibration_samples)
         np.save(calibration, evaluate.network_inputs(samples, steps), allow_pickle=False)
         jobs = [job for network in to_convert for job in network.jobs(config, calibration, out)]
-        records, seconds = _convert_all(jobs, checkers, scratch, config)
+        records, seconds = _convert_all(jobs, checkers, scratch, config, checks)
+    boundary_rows = [*plan.merged_rows(source, to_convert), *checks.result()]
     variants = [record for record in records if plan.is_converted(record)]
     left_out = [record for record in records if plan.is_left_out(record)]
     not_offered = [row for network in to_convert for row in plan.not_offered(network, config)]
@@ -132,16 +134,22 @@ def _calibration_strata(data: Data, indices: np.ndarray) -> tuple[np.ndarray, in
 
 
 def _convert_all(
-    jobs: list[ConversionJob], checkers: dict[str, BoundaryChecker], scratch: Path, config: ConvertConfig
+    jobs: list[ConversionJob],
+    checkers: dict[str, BoundaryChecker],
+    scratch: Path,
+    config: ConvertConfig,
+    checks: Future[Any],
 ) -> tuple[list[ConvertedVariant | LeftOutVariant], dict[str, float]]:
     """Run all jobs; return the records of their steps in order, and the seconds that each variant took.
 
+    The first file is checked when `checks` have ended, and their error ends the conversions.
     With `strict`, ConversionError is raised at the first variant that is left out, and nothing more is converted.
     """
     records: dict[ConversionJob, list[ConvertedVariant | LeftOutVariant]] = {}
     seconds: dict[str, float] = {}
 
     def on_outcomes(job: ConversionJob, outcomes: list[launch.Outcome]) -> None:
+        checks.result()
         records[job] = list(checkers[job.model].records(job, outcomes))
         left_out = [record for record in records[job] if plan.is_left_out(record)]
         if config.strict:

@@ -20,7 +20,7 @@ from edgekit.data import Data
 from edgekit.models import dry_run, reparameterize, store
 from edgekit.models.cost import cost
 from edgekit.models.eager import eager_input, single_thread
-from edgekit.models.files import TITLES, task_outputs
+from edgekit.models.files import TITLES, import_in_background, task_outputs
 from edgekit.models.files.detector_readings import MAX_SAMPLES
 from edgekit.models.from_artifact import spec_for
 from edgekit.models.patch_features import FIT_METHOD
@@ -32,7 +32,7 @@ from edgekit.stages.profile.measure import measure
 from edgekit.targets.evaluate import labelled_train_samples
 from edgekit.training import resume
 from edgekit.training.fit import fit
-from edgekit.training.predict import evaluate
+from edgekit.training.predict import evaluate, score_samples
 from edgekit.training.resume import ResumeFolder
 from edgekit.training.teachers import model_file
 
@@ -42,8 +42,8 @@ FITTED_SAMPLES = 16
 
 def load_model_file(
     source: Artifact, origin: dict[str, Any], data: Data, config: ProfileConfig, out: Path
-) -> tuple[nn.Module, store.ModelSpec]:
-    """Load the user's model file, save it in `out`, and print what it is.
+) -> tuple[nn.Module, store.ModelSpec, float]:
+    """Load the user's model file, save it in `out`, print what it is, and return its accuracy on the validation split.
 
     Raises ModelError if the file cannot be run, or if it is not better than always giving the same answer.
     """
@@ -51,6 +51,7 @@ def load_model_file(
     for name in source.files:
         source.file(name)
     model = model_file.open_file(path, origin["preprocess"])
+    import_in_background(model.kind)  # while another process runs the file
     split = data.validation
     with tempfile.TemporaryDirectory() as home:
         cut_file = Path(home) / path.name
@@ -71,7 +72,7 @@ def load_model_file(
         spec = spec_for(data, None, {}, origin["preprocess"], store.Source(**facts))
         store.save_source(out, cut_file if cut_file.exists() else path, spec)
     print(f"{path.name} is {describe(spec)}")
-    return store.load(out)[0], spec
+    return store.load(out)[0], spec, tasks.accuracy(score_samples(outputs, split, spec.preprocess, data.task))
 
 
 def describe(spec: store.ModelSpec) -> str:
@@ -103,7 +104,7 @@ def profile(source: Artifact, data: Data, config: ProfileConfig, out: Path) -> A
     origin = json.loads(source.file("origin.json").read_text(encoding="utf-8"))
     history, reparameterized, weights_report, validated = None, None, None, None
     if "source" in origin["model"]:
-        module, spec = load_model_file(source, origin, data, config, out / "model")
+        module, spec, accuracy = load_model_file(source, origin, data, config, out / "model")
     else:
         model = origin["model"]
         pretrained = _pretrained(source, model["pretrained"]) if "pretrained" in model else None
@@ -121,7 +122,8 @@ def profile(source: Artifact, data: Data, config: ProfileConfig, out: Path) -> A
 
     with reporting_failures(spec.called, "on the validation split", module):
         network_cost = cost(module, spec.input_shape, spec.takes_ids)
-        accuracy = evaluate(module, data.validation, spec.preprocess, data.task)
+        if spec.is_torch:
+            accuracy = evaluate(module, data.validation, spec.preprocess, data.task)
     quality = {
         "validation_accuracy": accuracy,
         **dataclasses.asdict(network_cost),
