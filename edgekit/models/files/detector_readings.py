@@ -6,6 +6,7 @@ say which is right, because boxes that are read wrongly do not lie on the object
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from edgekit.core.config import available_cores
 from edgekit.core.errors import ModelError
 from edgekit.core.tasks import SampleResults
 from edgekit.models.files import interface, module, task_outputs
+from edgekit.models.files.interface import OpenedModel
 from edgekit.models.files.published_detector import PublishedDetector
 from edgekit.models.files.task_outputs import Prepare, RawOutputs, TaskOutputs
 from edgekit.runner import output_vector
@@ -51,7 +53,9 @@ class OutputReader:
     def __init__(self, path: Path, kind: str, needed: Sequence[TaskOutputs]) -> None:
         self._needed, first = needed, needed[0]
         self._raw = None if len(needed) == 1 else RawOutputs(first.classes, first.task, first.size)
-        self._model = module(kind).open(path, available_cores(), (), self._raw or first)
+        model: OpenedModel = module(kind).open(path, available_cores(), (), self._raw or first)
+        # preparing a shape may take seconds, and each way to prepare samples needs the same shapes
+        self._model = replace(model, for_shape=functools.cache(model.for_shape))
 
     def answers(self, x: np.ndarray, prepare: Prepare) -> list[np.ndarray]:
         """Return the answers (n, …) for raw samples, read in each way; `prepare` makes the input, channels last.

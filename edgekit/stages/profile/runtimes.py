@@ -65,6 +65,7 @@ def measure(
             single_thread(),
             conditions.ConditionsRecorder() as recorder,
         ):
+            calls = calls if len(openers) > 1 else calls // 3  # one runtime is compared with nothing
             counts = (ROUNDS, ROUNDS, max(2, calls // ROUNDS), WARM_UP_CALLS)
             samples_ms, rounds = next(
                 timed_openings(openers, *counts, on_round=progress.call_both(recorder.sample, bar.update))

@@ -38,6 +38,8 @@ NAME = "the process that answers requests"
 EXIT_GRACE_S = 5.0
 ROUNDS = 20
 CONFIDENCE = 0.99
+MAX_OVERHEAD_S = 5.0
+"""Seconds to compare calls with and without time stamps. Slow calls need few, because a stamp costs microseconds."""
 
 
 def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: int, timeout_s: float) -> dict[str, Any]:
@@ -70,7 +72,7 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
             watchdog.start()
             try:
                 ready, stamps = _request_all(process, len(samples), warmup_calls + calls)
-                stamp_overhead = _stamp_overhead(process, len(samples), max(1, calls // ROUNDS))
+                stamp_overhead = _stamp_overhead(process, len(samples), _calls_with_stamps(stamps, calls))
             except (ValueError, OSError):  # the process sent nothing, or closed its standard input
                 timed_out = time.monotonic() > deadline
                 processes.has_ended(process, EXIT_GRACE_S)  # wait for its own exit code before it is killed below
@@ -107,6 +109,12 @@ def _request_all(process: subprocess.Popen[bytes], samples: int, calls: int) -> 
     return ready, np.array(
         [(sent_ns, *answer["stamps"], read_ns) for sent_ns, answer, read_ns in exchanges], dtype=np.int64
     )
+
+
+def _calls_with_stamps(stamps: np.ndarray, calls: int) -> int:
+    """Return the calls in each round of `_stamp_overhead`: `calls` in all, or what fits into `MAX_OVERHEAD_S`."""
+    call_s = float(np.median(stamps[:, 5] - stamps[:, 0])) / 1e9
+    return max(1, min(calls // ROUNDS, int(MAX_OVERHEAD_S / (2 * ROUNDS * call_s))))
 
 
 def _stamp_overhead(process: subprocess.Popen[bytes], samples: int, calls: int) -> StampOverhead:
