@@ -60,29 +60,35 @@ def _solve(costs: np.ndarray) -> list[tuple[int, int]]:
     """Return the cheapest complete assignment of the shorter side of a matrix to the longer one."""
     if costs.shape[0] > costs.shape[1]:
         return [(row, column) for column, row in _solve(costs.T)]
-    size, width = costs.shape
-    row_prices, column_prices = np.zeros(size), np.zeros(width)
-    row_of = np.full(width, -1)
-    for start in range(size):
-        shortest, previous = np.full(width, np.inf), np.full(width, -1)
-        done, row, length = np.zeros(width, bool), start, 0.0
-        scanned = [start]
-        while True:
-            through = length + (costs[row] - row_prices[row] - column_prices)
-            is_shorter = ~done & (through < shortest)
-            shortest[is_shorter], previous[is_shorter] = through[is_shorter], row
-            column = int(np.argmin(np.where(done, np.inf, shortest)))
-            length, done[column] = shortest[column], True
-            if row_of[column] < 0:
-                break
-            row = int(row_of[column])
-            scanned.append(row)
-        column_of = {int(row_of[each]): each for each in np.flatnonzero(done) if row_of[each] >= 0}
-        for each in scanned:
-            row_prices[each] += length - (shortest[column_of[each]] if each in column_of else 0.0)
-        column_prices[done] -= length - shortest[done]
-        while column >= 0:
-            row = int(previous[column])
-            row_of[column] = row
-            column = column_of.get(row, -1)
-    return [(int(row_of[column]), column) for column in range(width) if row_of[column] >= 0]
+    rows, columns = costs.shape
+    row_prices, column_prices, row_of = np.zeros(rows), np.zeros(columns), np.full(columns, -1)
+    for row in range(rows):
+        _augment(costs, row, row_prices, column_prices, row_of)
+    return [(row, column) for column, row in enumerate(row_of.tolist()) if row >= 0]
+
+
+def _augment(
+    costs: np.ndarray, start: int, row_prices: np.ndarray, column_prices: np.ndarray, row_of: np.ndarray
+) -> None:
+    """Assign one more row, by the shortest path to a free column. Changes the prices and `row_of` in place."""
+    shortest, previous = np.full(len(row_of), np.inf), np.full(len(row_of), -1)
+    done, row, length = np.zeros(len(row_of), bool), start, 0.0
+    while True:
+        through = length + (costs[row] - row_prices[row] - column_prices)
+        is_shorter = ~done & (through < shortest)
+        shortest[is_shorter], previous[is_shorter] = through[is_shorter], row
+        column = int(np.argmin(np.where(done, np.inf, shortest)))
+        length, done[column] = float(shortest[column]), True
+        if row_of[column] < 0:
+            break
+        row = int(row_of[column])
+    gains = length - shortest[done]
+    has_row = row_of[done] >= 0
+    row_prices[row_of[done][has_row]] += gains[has_row]
+    row_prices[start] += length
+    column_prices[done] -= gains
+    column_of = {each: index for index, each in enumerate(row_of.tolist())}
+    while row_of[column] != start:
+        row = int(previous[column])
+        row_of[column] = row
+        column = column_of.get(row, column)

@@ -147,30 +147,30 @@ class Tracker:
         """
         self._frame += 1
         seen = _Boxes(boxes, scores, labels or [""] * len(boxes))
-        has_area = (seen.boxes[:, 2] > seen.boxes[:, 0]) & (seen.boxes[:, 3] > seen.boxes[:, 1])
-        strong = np.flatnonzero(has_area & (seen.scores >= self._high)).tolist()
-        weak = np.flatnonzero(has_area & (seen.scores >= self._low) & (seen.scores < self._high)).tolist()
         young = [each for each in self._tracked if not each.is_confirmed]
         known = [each for each in self._tracked if each.is_confirmed] + self._lost
         for track in known:
             if track.is_lost:
                 track.filter.velocity[3] = 0.0
             track.filter.predict()
-
-        matches = seen.match(known, strong, FIRST_LIMIT, by_score=True)
-        unmatched = [each for each in known if each not in matches and not each.is_lost]
-        matches.update(seen.match(unmatched, weak, SECOND_LIMIT, by_score=False))
-        free = [each for each in strong if each not in matches.values()]
-        new_matches = seen.match(young, free, NEW_LIMIT, by_score=True)
-        free = [each for each in free if each not in new_matches.values()]
-        matches.update(new_matches)
-
+        matches, free = self._match(seen, known, young)
         for track, index in matches.items():
             self._continue(track, seen.boxes[index].tolist())
         begun = {self._begin(seen, each): each for each in free if seen.scores[each] >= self._new}
-        self._sort(known, young, matches, list(begun))
+        self._sort(known, matches, list(begun))
         ids = {index: track.id for track, index in {**matches, **begun}.items() if track.is_confirmed}
-        return [ids.get(index, 0) for index in range(len(boxes))]
+        return [ids.get(index, 0) for index in range(len(seen.boxes))]
+
+    def _match(self, seen: _Boxes, known: list[Track], young: list[Track]) -> tuple[dict[Track, int], list[int]]:
+        """Return the index of each track's box, and the indices of the boxes with high scores that are left."""
+        strong, weak = seen.from_score(self._high), seen.from_score(self._low, below=self._high)
+        matches = seen.match(known, strong, FIRST_LIMIT, by_score=True)
+        unmatched = [each for each in known if each not in matches and not each.is_lost]
+        matches.update(seen.match(unmatched, weak, SECOND_LIMIT, by_score=False))
+        taken = set(matches.values())
+        matches.update(seen.match(young, [each for each in strong if each not in taken], NEW_LIMIT, by_score=True))
+        taken = set(matches.values())
+        return matches, [each for each in strong if each not in taken]
 
     def _continue(self, track: Track, box: list[float]) -> None:
         track.filter.correct(box)
@@ -181,14 +181,13 @@ class Tracker:
         state = KalmanFilter(seen.boxes[index].tolist())
         return Track(self._last_id, seen.labels[index], state, self._frame, self._frame, self._frame == 1)
 
-    def _sort(self, known: list[Track], young: list[Track], matches: dict[Track, int], begun: list[Track]) -> None:
+    def _sort(self, known: list[Track], matches: dict[Track, int], begun: list[Track]) -> None:
         """Divide all tracks into tracked and lost ones, without those that are forgotten."""
         refound = [each for each in self._lost if each in matches]
         self._tracked = [each for each in self._tracked if each in matches] + begun + refound
         for track in known:
             track.is_lost = track not in matches
-        lost = [each for each in self._lost if each not in matches]
-        lost += [each for each in known if each not in matches and each not in lost]
+        lost = [each for each in dict.fromkeys([*self._lost, *known]) if each not in matches]
         self._lost = [each for each in lost if self._frame - each.last_frame <= self._lost_frames]
         self._remove_duplicates()
 
@@ -211,6 +210,12 @@ class _Boxes:
     def __init__(self, boxes: np.ndarray, scores: np.ndarray, labels: Sequence[str]) -> None:
         self.boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
         self.scores, self.labels = np.asarray(scores, np.float64), labels
+
+    def from_score(self, least: float, below: float = float("inf")) -> list[int]:
+        """Return the indices of boxes with such scores. Boxes without an area are left out."""
+        has_area = (self.boxes[:, 2] > self.boxes[:, 0]) & (self.boxes[:, 3] > self.boxes[:, 1])
+        indices: list[int] = np.flatnonzero(has_area & (self.scores >= least) & (self.scores < below)).tolist()
+        return indices
 
     def match(self, tracks: list[Track], indices: list[int], limit: float, by_score: bool) -> dict[Track, int]:
         """Return the index of the box of each track that has one among those given."""

@@ -6,12 +6,16 @@ of the answers, never the clock's, so a recorded stream gives the same events wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from edgekit.device.live.rules.config import SCORE_TASKS, VALUE_TASKS, RuleConfig, suggestion
+from edgekit.device.live.rules.counts import TrackedObjects, make_count
 from edgekit.device.live.rules.observations import Observation, readings
 from edgekit.device.live.rules.state import StateRule
+from edgekit.device.live.tracking import Tracker
 from edgekit.runner.errors import InputError
 from edgekit.runner.rules import require
 
@@ -119,15 +123,23 @@ def _watches(config: RuleConfig, source: str) -> bool:
 
 
 class _SourceRules:
-    """The state of all rules on one source."""
+    """The state of all rules on one source. Rules that count the same objects share a tracker."""
 
     def __init__(self, configs: Sequence[RuleConfig]) -> None:
-        self._states = [StateRule(each) for each in configs]
+        self._trackers: dict[Any, _ObjectTracker] = {}
+        self._rules: list[Callable[[Observation], list[Event]]] = []
+        for config in configs:
+            self._rules.append(self._counter(config) if config.count else StateRule(config).update)
         self._last_s, self._offset_s = float("-inf"), 0.0
 
     def update(self, answer: Answer) -> list[Event]:
         seen = Observation(answer, readings(answer.content), self._now(answer.time_s))
-        return [event for each in self._states for event in each.update(seen)]
+        return [event for update in self._rules for event in update(seen)]
+
+    def _counter(self, config: RuleConfig) -> Callable[[Observation], list[Event]]:
+        key = config.label, config.threshold, config.low_threshold
+        tracker, count = self._trackers.setdefault(key, _ObjectTracker(config)), make_count(config)
+        return lambda seen: count.update(seen, tracker.objects(seen))
 
     def _now(self, time_s: float) -> float:
         """Return a time that never goes back, though the clock of the device may."""
@@ -137,3 +149,22 @@ class _SourceRules:
             now_s = self._last_s
         self._last_s = now_s
         return now_s
+
+
+class _ObjectTracker:
+    """Gives the objects of an observation their tracks, once however many rules ask."""
+
+    def __init__(self, config: RuleConfig) -> None:
+        self._labels, self._tracker = config.label, Tracker(config.threshold, config.low_threshold)
+        self._seen: Observation | None = None
+        self._objects = TrackedObjects({}, frozenset())
+
+    def objects(self, seen: Observation) -> TrackedObjects:
+        if seen is not self._seen:
+            found = [each for each in seen.readings if each.label in self._labels or not self._labels]
+            boxes, scores = np.array([each.sides for each in found]), np.array([each.score for each in found])
+            ids = self._tracker.update(boxes, scores, [each.label for each in found])
+            by_track = {track: each for track, each in zip(ids, found) if track}
+            remembered = frozenset(each.id for each in self._tracker.tracks)
+            self._seen, self._objects = seen, TrackedObjects(by_track, remembered)
+        return self._objects

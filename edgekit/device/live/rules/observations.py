@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgekit.device.live.rules.config import RuleConfig
 from edgekit.device.live.rules.geometry import contains
 from edgekit.device.live.types import Event
+from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
     from edgekit.device.live.types import Answer
@@ -24,11 +25,19 @@ class Reading:
     label: str
     score: float
     box: tuple[float, ...] | None = None
+    is_anomaly: bool | None = None
+    """The bundle's own decision about an anomaly, which has no label here."""
+
+    @property
+    def sides(self) -> tuple[float, ...]:
+        """The box. Raises InputError if the answer has none."""
+        if self.box is None:
+            raise InputError(f"the answer about {self.label!r} has no box; use the rules of the bundle that answered")
+        return self.box
 
     def point(self, kind: str) -> tuple[float, float]:
         """Return the point of the box that stands for the object: `bottom` or `center`."""
-        assert self.box is not None
-        left, top, right, bottom = self.box
+        left, top, right, bottom = self.sides
         return (left + right) / 2, top + (bottom - top) * BOX_POINTS[kind]
 
 
@@ -42,7 +51,7 @@ class Observation:
 
     def matching(self, config: RuleConfig) -> list[Reading]:
         """Return the readings with the rule's labels and in its zone, best first."""
-        readings = [each for each in self.readings if not config.label or each.label in config.label]
+        readings = [each for each in self.readings if not config.label or each.label in (*config.label, "")]
         readings = [each for each in readings if self.is_in_zone(config, each)]
         return sorted(readings, key=lambda each: -each.score)
 
@@ -72,17 +81,23 @@ class Observation:
 def readings(content: Mapping[str, Any]) -> tuple[Reading, ...]:
     """Return what an answer says, from the dict that its `to_dict` returns. A smoothed answer is preferred.
 
-    A classification has the labels in `top`; the others count as absent.
+    A classification has the labels in `top`; the others count as absent. Raises InputError for anything else.
     """
-    content = {**content, **content.get("smoothed", {})}
+    try:
+        return tuple(_readings({**content, **content.get("smoothed", {})}))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise InputError(f"got {str(content)[:200]!r}, which is not an answer of a model; record it again") from None
+
+
+def _readings(content: Mapping[str, Any]) -> Iterator[Reading]:
     if "boxes" in content:
-        return tuple(
-            Reading(each["label"], float(each["probability"]), tuple(map(float, each["box"])))
-            for each in content["boxes"]
-        )
-    if "top" in content:
-        return tuple(Reading(label, float(score)) for label, score in content["top"])
-    for name in ("probabilities", "values", "shares"):
-        if name in content:
-            return tuple(Reading(label, float(score)) for label, score in content[name].items())
-    return (Reading("", float(content["score"])),) if "is_anomaly" in content else ()
+        for each in content["boxes"]:
+            left, top, right, bottom = map(float, each["box"])
+            yield Reading(each["label"], float(each["probability"]), (left, top, right, bottom))
+        return
+    if "is_anomaly" in content:
+        yield Reading("", float(content["score"]), is_anomaly=bool(content["is_anomaly"]))
+        return
+    named = [content[name].items() for name in ("probabilities", "values", "shares") if name in content]
+    for label, score in content["top"] if not named else named[0]:
+        yield Reading(label, float(score))

@@ -30,7 +30,7 @@ class StateRule:
     def update(self, seen: Observation) -> list[Event]:
         """Return `on` or `off` where the condition has begun or ended with this answer."""
         best = self._deciding(seen)
-        self._votes.append(best is not None and self._is_met(best.score, seen))
+        self._votes.append(best is not None and self._is_met(best))
         holds = 2 * sum(self._votes) > self._config.majority
         if holds == self._is_on:
             self._changing_since = None
@@ -48,14 +48,14 @@ class StateRule:
         matching = seen.matching(self._config)
         return matching[self._config.at_least - 1] if len(matching) >= self._config.at_least else None
 
-    def _is_met(self, score: float, seen: Observation) -> bool:
-        config = self._config
+    def _is_met(self, best: Reading) -> bool:
+        config, score = self._config, best.score
         if config.below is not None:
             return score < (config.until if self._is_on and config.until is not None else config.below)
         if config.above is not None:
             return score > (config.until if self._is_on and config.until is not None else config.above)
-        if "is_anomaly" in seen.answer.content:
-            return score > seen.answer.content["threshold"]
+        if best.is_anomaly is not None:
+            return best.is_anomaly
         return score >= (config.low_threshold if self._is_on else config.threshold)
 
     def _is_cooling_down(self, now_s: float) -> bool:
