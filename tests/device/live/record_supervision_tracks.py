@@ -45,4 +45,4 @@ def tracks(seed: int) -> list[dict[str, list[int]]]:
 
 if __name__ == "__main__":
     record = {"supervision": version("supervision"), "scenes": [tracks(seed) for seed in SEEDS]}
-    RECORD.write_text(json.dumps(record, separators=(",", ":")).replace("]},{", "]},\n{") + "\n")
+    RECORD.write_text(json.dumps(record, separators=(",", ":")).replace("]}],[{", "]}],\n[{") + "\n")
