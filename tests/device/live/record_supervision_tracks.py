@@ -38,8 +38,8 @@ def tracks(seed: int) -> list[dict[str, list[int]]]:
         for index, track in zip(tracked.data.get("index", ()), tracked.tracker_id):
             ids[int(index)] = int(track)
         rows = np.hstack((detections.xyxy, detections.confidence[:, None]))
-        found: list[Any] = by_tracks.update_with_tensors(rows)
-        frames.append({"tracks": sorted(each.external_track_id for each in found), "ids": ids})
+        activated: list[Any] = by_tracks.update_with_tensors(rows)
+        frames.append({"tracks": sorted(each.external_track_id for each in activated), "ids": ids})
     return frames
 
 

@@ -28,8 +28,8 @@ def stream() -> list[Answer]:
     answers = []
     for seed, source in ((5, "door"), (6, "yard")):
         for number, (sides, scores) in enumerate(scene(seed)):
-            found = [("person", score, tuple(box)) for box, score in zip(sides, scores, strict=True)]
-            answers.append(answer(boxes(*found), number, source=source))
+            result = [("person", score, tuple(box)) for box, score in zip(sides, scores, strict=True)]
+            answers.append(answer(boxes(*result), number, source=source))
     return answers
 
 
