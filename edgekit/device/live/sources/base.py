@@ -238,7 +238,8 @@ class Source(ABC):
     def _run(self) -> None:
         delay_s, connection = FIRST_RETRY_S, 0
         while not self._closed.is_set():
-            frames, problem = self._buffer.frames, None
+            frames = self._buffer.frames
+            problem: InputError | None = None
             try:
                 for data in self._connect():
                     if self._closed.is_set():
@@ -250,7 +251,7 @@ class Source(ABC):
                     self._buffer.put(self._oriented(data))
                     self._arrived.set()
             except InputError as error:
-                problem = InputError(self.address.redact(str(error)))
+                problem = error
             except Exception as error:  # a thread must not end silently
                 problem = InputError(self.address.redact(f"{self.address.shown}: {type(error).__name__}: {error}"))
             self._disconnect()

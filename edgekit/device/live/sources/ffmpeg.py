@@ -34,6 +34,8 @@ OLDEST = (4, 4)
 """ffmpeg 4.4 is the first that can hand on a changed size (`-autoscale 0`)."""
 PICTURE_SIZE = re.compile(rb"\[Parsed_showinfo.* n: *\d+ .* s:(\d+)x(\d+) ")
 PROTOCOLS = "pipe,rtsp,rtp,udp,tcp,tls,crypto,http,https"
+QUICK_START = {"analyzeduration": "1000000", "fpsprobesize": "0"}
+"""Options with which ffmpeg looks at a stream only until it knows its size, and not for seconds to estimate its rate."""
 KEPT_LINES = 30
 PIPE_BYTES = 1 << 20
 F_SETPIPE_SZ = 1031
@@ -153,13 +155,13 @@ class FfmpegSource(base.Source):
         if self._closed.is_set():
             return
         processes.has_ended(process, 2.0)
-        lines = log.lines()
+        lines = [self.address.redact(line) for line in log.lines()]
         self._disconnect()
         code = process.returncode
         if code == 0 and has_frames:
             return
         reason, self._is_unreachable = reason_of(lines, code)
-        raise InputError(f"{self.address.shown}: {self.address.redact(reason)}")
+        raise InputError(f"{self.address.shown}: {reason}")
 
     def _knock(self) -> None:
         """Raise InputError if the host still refuses a connection, which costs less than to start ffmpeg."""
@@ -228,7 +230,8 @@ def rate_expression(rate: float) -> str:
 
 def network_input(source: base.Source, version: tuple[int, int], options: dict[str, str]) -> Input:
     """Return the input for a URL. One with secrets goes to standard input."""
-    live = ("-flags", "low_delay", "-analyzeduration", "2000000", "-use_wallclock_as_timestamps", "1")
+    options = {**QUICK_START, **options}
+    live = ("-flags", "low_delay", "-use_wallclock_as_timestamps", "1")
     if not source.address.secrets:
         named = tuple(part for name, value in options.items() for part in (f"-{name}", value))
         return Input((*live, *named, "-i", source.address.url))
@@ -236,7 +239,8 @@ def network_input(source: base.Source, version: tuple[int, int], options: dict[s
     lines = ["ffconcat version 1.0", f"file '{url}'"]
     if version >= (5, 0):
         lines += [f"option {name} {value}" for name, value in options.items()]
-    listed = ("-f", "concat", "-safe", "0", "-protocol_whitelist", PROTOCOLS, "-i", "pipe:0")
+    quick = tuple(part for name, value in QUICK_START.items() for part in (f"-{name}", value))
+    listed = (*quick, "-f", "concat", "-safe", "0", "-protocol_whitelist", PROTOCOLS, "-i", "pipe:0")
     return Input((*live, *listed), script="\n".join(lines) + "\n")
 
 
