@@ -18,9 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Source", "SourceOptions", "SourceStatus", "open_source", "sample_for"]
 
-MODULES = {"file": "file", "rtsp": "rtsp", "rtsps": "rtsp", "http": "http", "https": "http"}  # fmt: skip
+MODULES = {
+    "file": "file", "v4l2": "v4l2", "rpicam": "rpicam", "rtsp": "rtsp", "rtsps": "rtsp", "http": "http",
+    "https": "http", "alsa": "alsa", "pcm": "pcm", "serial": "serial", "csv": "csv", "mqtt": "mqtt", "mqtts": "mqtt",
+}  # fmt: skip
 """The module for each scheme."""
-EXAMPLES = "rtsp://host/path, http://host/stream or a path"
+EXAMPLES = (
+    "a path, v4l2:/dev/video0, rpicam, rtsp://, http://, alsa, pcm:s16le, serial:/dev/ttyACM0, csv:FILE or mqtt://"
+)
 
 
 def open_source(text: str, options: SourceOptions, raw: RawSpec) -> Source:

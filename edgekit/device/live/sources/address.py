@@ -75,9 +75,11 @@ class Address:
             text = text.replace(secret, HIDDEN)
         return hide(text)
 
-    def parameter(self, name: str, default: int) -> int:
-        """Return a parameter that is a whole number from 1."""
-        value = self.parameters.get(name, str(default))
+    def number(self, name: str) -> int | None:
+        """Return a parameter that is a whole number from 1, None if it is not given."""
+        value = self.parameters.get(name)
+        if value is None:
+            return None
         if not value.isascii() or not value.isdigit() or int(value) < 1:
             raise InputError(f"{self.shown}: {name}: got {value[:40]!r}; use a whole number from 1")
         return int(value)
@@ -121,7 +123,9 @@ def read_password(path: str) -> str:
         lines = Path(path).read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not text"
-        raise InputError(f"password_file: {path}: cannot be read: {reason}; write the password to its first line") from None
+        raise InputError(
+            f"password_file: {path}: cannot be read: {reason}; write the password to its first line"
+        ) from None
     if not lines or not lines[0].strip():
         raise InputError(f"password_file: {path}: its first line is empty; write the password to it")
     return lines[0].strip()

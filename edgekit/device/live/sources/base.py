@@ -58,6 +58,8 @@ class SourceOptions:
     """Whether a file is played at its own speed. If not, each frame waits until it is taken, and none is dropped."""
     loop: bool = False
     """Whether a file begins again at its end."""
+    hop: int | None = None
+    """Samples or rows between the starts of two windows. By default as the bundle declares, else half a window."""
     username: str = field(default="", repr=False)
     password: str = field(default="", repr=False)
     password_file: str = ""
@@ -156,34 +158,37 @@ class Source(ABC):
         The sample of the bundle. Raises InputError if the source cannot give such samples.
     """
 
-    kind: ClassVar[str] = PICTURE
+    kind: str = PICTURE
     reconnects: ClassVar[bool] = True
     """Whether the source connects again after its end, as a camera does and a file does not."""
     has_size: ClassVar[bool] = False
     """Whether a size can be asked of it."""
+    limits_rate: ClassVar[bool] = False
+    """Whether `_connect` gives no more frames a second than `rate` says. If not, those that come too early are left out."""
 
     def __init__(self, address: Address, options: SourceOptions, raw: RawSpec) -> None:
         self.name, self.address, self.options, self.raw = options.name, address, options, raw
         self._check_options()
         never = 0.0 if self.kind == ROWS else FREEZE_S
         freeze_s = never if options.freeze_s is None else options.freeze_s
-        self._buffer = NewestFrame(self.name, not self.reconnects and not options.realtime, freeze_s)
-        self._closed, self._arrived = threading.Event(), threading.Event()
+        self._buffer = NewestFrame(self.name, self._waits(), freeze_s)
+        self._closed, self._ready = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"source {self.name}", daemon=True)
         self._state, self._detail, self._reconnected = STARTING, "", 0
         self._problem: InputError | None = None
 
     def check(self) -> None:
-        """Start, and wait for the first frame. Raises InputError with one line if none comes."""
+        """Start, and wait for the first frame, or for a connection to what sends seldom, such as a sensor.
+
+        Raises InputError with one line if none comes.
+        """
         self.start()
         deadline = time.monotonic() + FIRST_FRAME_S
-        while not self._buffer.frames and self._problem is None:
+        while not self._ready.wait(0.05) and self._problem is None:
             if self._state == ENDED or time.monotonic() > deadline:
                 why = "it ended without a frame" if self._state == ENDED else f"no frame within {FIRST_FRAME_S:.0f} s"
                 self._problem = InputError(f"{self.address.shown}: {why}; check what it sends")
-                break
-            self._arrived.wait(0.1)
-        if not self._buffer.frames and self._problem is not None:
+        if not self._ready.is_set() and self._problem is not None:
             self.close()
             raise self._problem
         if self.kind == PICTURE and self._buffer.shape != self.raw.shape:
@@ -222,6 +227,10 @@ class Source(ABC):
     def _disconnect(self) -> None:
         """Make `_connect` end soon. Called from another thread, perhaps repeatedly."""
 
+    def _waits(self) -> bool:
+        """Whether each frame waits until it is taken."""
+        return not self.reconnects and not self.options.realtime
+
     def _check_options(self) -> None:
         """Raise InputError if the bundle takes other samples, or an option does not apply."""
         shown, raw, options = self.address.shown, self.raw, self.options
@@ -236,7 +245,8 @@ class Source(ABC):
             raise InputError(f"{shown}: rotate and flip apply only to pictures; leave them out")
 
     def _run(self) -> None:
-        delay_s, connection = FIRST_RETRY_S, 0
+        delay_s, connection, due_s = FIRST_RETRY_S, 0, 0.0
+        period_s = 1 / self.options.rate if self.options.rate and not self.limits_rate else 0.0
         while not self._closed.is_set():
             frames = self._buffer.frames
             problem: InputError | None = None
@@ -248,8 +258,13 @@ class Source(ABC):
                         self._reconnected += connection > 0
                         connection += 1
                         delay_s, self._state, self._detail = FIRST_RETRY_S, RUNNING, ""
+                    if period_s:
+                        now_s = time.monotonic()
+                        if now_s < due_s - period_s / 4:
+                            continue
+                        due_s = max(due_s + period_s, now_s)
                     self._buffer.put(self._oriented(data))
-                    self._arrived.set()
+                    self._ready.set()
             except InputError as error:
                 problem = error
             except Exception as error:  # a thread must not end silently
@@ -264,7 +279,6 @@ class Source(ABC):
             delay_s = min(2 * delay_s, LONGEST_RETRY_S)
         self._state = ENDED
         self._buffer.close()
-        self._arrived.set()
 
     def _oriented(self, data: np.ndarray) -> np.ndarray:
         return orient(data, self.options.rotate, self.options.flip) if self.kind == PICTURE else data

@@ -18,16 +18,16 @@ import socket
 import subprocess
 import threading
 from abc import abstractmethod
-from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from edgekit.device import processes
 from edgekit.device.live.sources import base
+from edgekit.device.live.sources.log import LastLines
 from edgekit.runner.errors import InputError
 
 OLDEST = (4, 4)
@@ -36,7 +36,6 @@ PICTURE_SIZE = re.compile(rb"\[Parsed_showinfo.* n: *\d+ .* s:(\d+)x(\d+) ")
 PROTOCOLS = "pipe,rtsp,rtp,udp,tcp,tls,crypto,http,https"
 QUICK_START = {"analyzeduration": "1000000", "fpsprobesize": "0"}
 """Options with which ffmpeg looks at a stream only until it knows its size, and not for seconds to estimate its rate."""
-KEPT_LINES = 30
 PIPE_BYTES = 1 << 20
 F_SETPIPE_SZ = 1031
 UNREACHABLE = r"connection refused|timed out|no route to host|unreachable|failed to resolve|name or service not known"
@@ -51,6 +50,8 @@ REASONS = (
     (r"decoder .*not found|no decoder|unknown decoder|unsupported codec|codec .* not found|decoding requested, but no",
      "this ffmpeg lacks a decoder: {detail}; install a full build: sudo apt install ffmpeg"),
     (r"unknown input format|protocol not found", "this ffmpeg lacks a part: {detail}; install a full build: sudo apt install ffmpeg"),
+    (r"no cameras available", "no camera; check the cable, and look for it: rpicam-hello --list-cameras"),
+    (r"failed to acquire camera|pipeline handler in use", "in use by another program; end that"),
     (r"inappropriate ioctl|not a video capture device", "not a camera; look for another: v4l2-ctl --list-devices"),
     (r"invalid data found|moov atom not found|matches no streams|does not contain any stream",
      "no film or stream that ffmpeg can read: {detail}"),
@@ -70,10 +71,14 @@ class Input:
     """Text for its standard input."""
     feeder: tuple[str, ...] = ()
     """A program whose output ffmpeg reads on its standard input."""
+    filters: tuple[str, ...] = ()
+    """Filters for each picture."""
 
 
 class FfmpegSource(base.Source):
     """A source whose frames ffmpeg decodes. A subclass says in `_input` what ffmpeg reads."""
+
+    limits_rate = True
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -91,9 +96,8 @@ class FfmpegSource(base.Source):
             self._knock()
         program, version = find(shown)
         source = self._input()
-        process = self._start(command(program, version, source.arguments, self.options.rate), source)
+        process, log = self._start(command(program, version, source, self.options.rate), source)
         assert process.stdout is not None
-        log = Log(process.stderr)
         with suppress(OSError, ImportError):
             import fcntl
 
@@ -118,26 +122,28 @@ class FfmpegSource(base.Source):
             has_frames, wait_s = True, stall_s
         self._explain(process, log, has_frames)
 
-    def _start(self, arguments: list[str], source: Input) -> subprocess.Popen[bytes]:
+    def _start(self, arguments: list[str], source: Input) -> tuple[subprocess.Popen[bytes], Log]:
         """Start ffmpeg, and what feeds it."""
         pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
         stdin: Any = pipe if source.script else nothing
+        feeder_log: LastLines | None = None
         with self._lock:
             if source.feeder:
-                feeder = processes.start_program(source.feeder, stdin=nothing, stdout=pipe, stderr=nothing)
+                feeder = processes.start_program(source.feeder, stdin=nothing, stdout=pipe, stderr=pipe, bufsize=0)
                 self._children.append(feeder)
-                stdin = feeder.stdout
+                stdin, feeder_log = feeder.stdout, LastLines(feeder.stderr)
             process = processes.start_program(arguments, stdin=stdin, stdout=pipe, stderr=pipe, bufsize=0)
             self._children.append(process)
         if source.feeder:
             stdin.close()
+        log = Log(process.stderr, feeder_log)
         if self._closed.is_set():
             self._disconnect()
         if process.stdin is not None:
             with suppress(BrokenPipeError):
                 process.stdin.write(source.script.encode())
                 process.stdin.close()
-        return process
+        return process, log
 
     def _disconnect(self) -> None:
         with self._lock:
@@ -146,16 +152,15 @@ class FfmpegSource(base.Source):
                 processes.end_process(child)
         if threading.current_thread() is self._thread:
             for child in children:
-                for stream in (child.stdout, child.stderr):
-                    if stream is not None:
-                        stream.close()
+                if child.stdout is not None:
+                    child.stdout.close()
 
     def _explain(self, process: subprocess.Popen[bytes], log: Log, has_frames: bool) -> None:
         """Raise InputError unless ffmpeg came to the end of what it read."""
         if self._closed.is_set():
             return
         processes.has_ended(process, 2.0)
-        lines = [self.address.redact(line) for line in log.lines()]
+        lines = [self.address.redact(line) for line in log.lines(1.0)]
         self._disconnect()
         code = process.returncode
         if code == 0 and has_frames:
@@ -174,44 +179,43 @@ class FfmpegSource(base.Source):
         self._is_unreachable = False
 
 
-class Log:
-    """Reads what ffmpeg writes to its standard error: sizes of pictures, and the last of its other lines."""
+class Log(LastLines):
+    """What ffmpeg writes to its standard error: sizes of pictures, and the last of its other lines.
 
-    def __init__(self, stream: IO[bytes] | None) -> None:
+    `feeder` is the log of a program before it, whose lines come first, because they say why nothing came.
+    """
+
+    def __init__(self, stream: Any, feeder: LastLines | None = None) -> None:
         self.sizes: queue.Queue[tuple[int, int] | None] = queue.Queue()
         """Width and height of each picture, None at the end."""
-        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
-        self._thread = threading.Thread(target=self._read, args=(stream,), name="ffmpeg log", daemon=True)
-        self._thread.start()
+        self._feeder = feeder
+        super().__init__(stream)
 
-    def lines(self) -> list[str]:
-        """Return the last lines, once ffmpeg has ended."""
-        self._thread.join(1.0)
-        return list(self._lines)
+    def lines(self, timeout_s: float) -> list[str]:
+        """Return the last lines, the feeder's first, after waiting so long for the end."""
+        return [*(self._feeder.lines(timeout_s) if self._feeder else ()), *super().lines(timeout_s)]
 
-    def _read(self, stream: Any) -> None:
-        rest = b""
-        with suppress(OSError, ValueError):  # closed meanwhile
-            while data := stream.read(1 << 16):
-                *lines, rest = (rest + data).split(b"\n")
-                for line in lines:
-                    size = PICTURE_SIZE.match(line)
-                    if size:
-                        self.sizes.put((int(size[1]), int(size[2])))
-                    elif b"[Parsed_showinfo" not in line:
-                        self._lines.append(line.decode(errors="replace").strip()[:400])
-                rest = rest[-4096:]
+    def add(self, line: bytes) -> None:
+        """Keep a line, or the size in it."""
+        size = PICTURE_SIZE.match(line)
+        if size:
+            self.sizes.put((int(size[1]), int(size[2])))
+        elif b"[Parsed_showinfo" not in line:
+            super().add(line)
+
+    def end(self) -> None:
+        """Mark the end of the sizes."""
         self.sizes.put(None)
 
 
-def command(program: str, version: tuple[int, int], arguments: tuple[str, ...], rate: float | None) -> list[str]:
+def command(program: str, version: tuple[int, int], source: Input, rate: float | None) -> list[str]:
     """Return the command line that writes raw RGB pictures of an input."""
-    filters = ["format=rgb24", "showinfo=checksum=0"]
+    filters = [*source.filters, "format=rgb24", "showinfo=checksum=0"]
     if rate:
         filters.insert(0, f"select='{rate_expression(rate)}'")
     passthrough = ["-fps_mode", "passthrough"] if version >= (5, 1) else ["-vsync", "passthrough"]
     return [
-        program, "-hide_banner", "-nostats", "-nostdin", "-loglevel", "level+info", *arguments, "-map", "0:v:0",
+        program, "-hide_banner", "-nostats", "-nostdin", "-loglevel", "level+info", *source.arguments, "-map", "0:v:0",
         "-vf", ",".join(filters), "-autoscale", "0", *passthrough, "-f", "rawvideo", "pipe:1",
     ]  # fmt: skip
 
@@ -251,7 +255,9 @@ def find(shown: str) -> tuple[str, tuple[int, int]]:
         raise InputError(f"{shown}: ffmpeg is not installed; run: sudo apt install ffmpeg")
     version = _version(program)
     if version < OLDEST:
-        raise InputError(f"{shown}: ffmpeg {version[0]}.{version[1]} is too old; install {OLDEST[0]}.{OLDEST[1]} or newer")
+        raise InputError(
+            f"{shown}: ffmpeg {version[0]}.{version[1]} is too old; install {OLDEST[0]}.{OLDEST[1]} or newer"
+        )
     return program, version
 
 
@@ -259,7 +265,9 @@ def find(shown: str) -> tuple[str, tuple[int, int]]:
 def _version(program: str) -> tuple[int, int]:
     """Return the version; builds that name none are from after 5.1."""
     try:
-        done = subprocess.run([program, "-version"], capture_output=True, timeout=30, stdin=subprocess.DEVNULL, check=False)
+        done = subprocess.run(
+            [program, "-version"], capture_output=True, timeout=30, stdin=subprocess.DEVNULL, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InputError(f"{program}: cannot be run: {error}; install it again: sudo apt install ffmpeg") from None
     match = re.match(rb"ffmpeg version n?(\d+)\.(\d+)", done.stdout)

@@ -43,6 +43,7 @@ class PicturesSource(base.Source):
     """Pictures from files."""
 
     reconnects = False
+    limits_rate = True
 
     def _connect(self) -> Iterator[np.ndarray]:
         path = self.address.rest
@@ -70,5 +71,7 @@ def open(text: str, options: SourceOptions, raw: RawSpec) -> base.Source:
     if not os.path.isdir(path):
         return (PicturesSource if path.lower().endswith(PICTURES) else FilmSource)(parsed, options, raw)
     if not inputs.files_in_folder(path, PICTURES):
-        raise InputError(f"{path}: a folder that holds no {' or '.join(PICTURES)} file; give one with pictures, or a film")
+        raise InputError(
+            f"{path}: a folder that holds no {' or '.join(PICTURES)} file; give one with pictures, or a film"
+        )
     return PicturesSource(parsed, options, raw)

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 
 SCHEMES = ("http", "https")
 
+
 class HttpSource(ffmpeg.FfmpegSource):
     """Frames of an HTTP stream."""
 
     def _input(self) -> ffmpeg.Input:
         return ffmpeg.network_input(self, ffmpeg.find(self.address.shown)[1], {})
+
 
 def open(text: str, options: SourceOptions, raw: RawSpec) -> HttpSource:
     """Return the source for an address. Raises InputError if it is malformed or the bundle takes no pictures."""
