@@ -164,7 +164,7 @@ class Source(ABC):
     has_size: ClassVar[bool] = False
     """Whether a size can be asked of it."""
     limits_rate: ClassVar[bool] = False
-    """Whether `_connect` gives no more frames a second than `rate` says. If not, those that come too early are left out."""
+    """Whether `_connect` itself keeps to `rate`. If not, frames that come too early are left out."""
 
     def __init__(self, address: Address, options: SourceOptions, raw: RawSpec) -> None:
         self.name, self.address, self.options, self.raw = options.name, address, options, raw
@@ -224,8 +224,8 @@ class Source(ABC):
     def _connect(self) -> Iterator[np.ndarray]:
         """Connect, and yield each picture or sample as it arrives, until the end. Raises InputError on a failure."""
 
-    def _disconnect(self) -> None:
-        """Make `_connect` end soon. Called from another thread, perhaps repeatedly."""
+    def _disconnect(self) -> None:  # noqa: B027
+        """Make `_connect` end soon, if it does not look at `_closed`. Called from any thread, perhaps repeatedly."""
 
     def _waits(self) -> bool:
         """Whether each frame waits until it is taken."""

@@ -35,21 +35,21 @@ OLDEST = (4, 4)
 PICTURE_SIZE = re.compile(rb"\[Parsed_showinfo.* n: *\d+ .* s:(\d+)x(\d+) ")
 PROTOCOLS = "pipe,rtsp,rtp,udp,tcp,tls,crypto,http,https"
 QUICK_START = {"analyzeduration": "1000000", "fpsprobesize": "0"}
-"""Options with which ffmpeg looks at a stream only until it knows its size, and not for seconds to estimate its rate."""
+"""Options with which ffmpeg does not look at a stream for seconds to estimate its rate."""
 PIPE_BYTES = 1 << 20
 F_SETPIPE_SZ = 1031
 UNREACHABLE = r"connection refused|timed out|no route to host|unreachable|failed to resolve|name or service not known"
 REASONS = (
     (UNREACHABLE, "{detail}; check that it is switched on, its address and the network"),
-    (r"401 unauthori[sz]ed|authorization failed", "wrong user name or password; use user:${{VARIABLE}}@ or password_file"),
+    (r"401 unauthori[sz]ed|authorization failed", "wrong user name or password; use user:${{NAME}}@ or password_file"),
     (r"403 forbidden", "this user may not see it; ask for the right in the camera's settings"),
     (r"404 not found|454 session not found", "there is no such stream; check the path after the host"),
     (r"device or resource busy", "in use by another program; end that, or use another camera"),
     (r"permission denied", "no permission; add the user to the group that owns it: sudo usermod -aG video $USER"),
-    (r"no such file or directory|no such device", "not there; check the path, and for a camera its plug: ls /dev/video*"),
+    (r"no such file or directory|no such device", "not there; check the path and the plug"),
     (r"decoder .*not found|no decoder|unknown decoder|unsupported codec|codec .* not found|decoding requested, but no",
-     "this ffmpeg lacks a decoder: {detail}; install a full build: sudo apt install ffmpeg"),
-    (r"unknown input format|protocol not found", "this ffmpeg lacks a part: {detail}; install a full build: sudo apt install ffmpeg"),
+     "this ffmpeg lacks a decoder: {detail}; run: sudo apt install ffmpeg"),
+    (r"unknown input format|protocol not found", "this ffmpeg lacks a part: {detail}; run: sudo apt install ffmpeg"),
     (r"no cameras available", "no camera; check the cable, and look for it: rpicam-hello --list-cameras"),
     (r"failed to acquire camera|pipeline handler in use", "in use by another program; end that"),
     (r"inappropriate ioctl|not a video capture device", "not a camera; look for another: v4l2-ctl --list-devices"),
