@@ -110,14 +110,14 @@ class FfmpegSource(base.Source):
         while True:
             try:
                 size = log.sizes.get(timeout=wait_s)
-            except queue.Empty:
+                if size is None:
+                    break
+                width, height = size
+                picture = np.empty((height, width, 3), np.uint8)
+                if not _fill(process.stdout, memoryview(picture).cast("B"), stall_s):
+                    break
+            except (queue.Empty, TimeoutError):
                 raise InputError(f"{shown}: no frame for {wait_s:.0f} s; check the camera and the network") from None
-            if size is None:
-                break
-            width, height = size
-            picture = np.empty((height, width, 3), np.uint8)
-            if not _fill(process.stdout, memoryview(picture).cast("B"), stall_s):
-                break
             yield picture
             has_frames, wait_s = True, stall_s
         self._explain(process, log, has_frames)
@@ -216,7 +216,8 @@ def command(program: str, version: tuple[int, int], source: Input, rate: float |
     passthrough = ["-fps_mode", "passthrough"] if version >= (5, 1) else ["-vsync", "passthrough"]
     return [
         program, "-hide_banner", "-nostats", "-nostdin", "-loglevel", "level+info", *source.arguments, "-map", "0:v:0",
-        "-vf", ",".join(filters), "-autoscale", "0", *passthrough, "-f", "rawvideo", "pipe:1",
+        "-vf", ",".join(filters), "-autoscale", "0", *passthrough, "-flush_packets", "1",
+        "-f", "rawvideo", "pipe:1",
     ]  # fmt: skip
 
 
@@ -291,14 +292,14 @@ def reason_of(lines: list[str], code: int | None) -> tuple[str, bool]:
 
 
 def _fill(stream: Any, view: memoryview, stall_s: float | None) -> bool:
-    """Fill the view. Returns False if the stream ends before, or nothing arrives for so long."""
+    """Fill the view. Returns False if the stream ends before. Raises TimeoutError if nothing arrives for so long."""
     poll = select.poll() if stall_s and hasattr(select, "poll") else None
     if poll is not None:
         poll.register(stream.fileno(), select.POLLIN | select.POLLHUP)
     filled = 0
     while filled < len(view):
         if poll is not None and not poll.poll((stall_s or 0) * 1000):
-            return False
+            raise TimeoutError
         count = stream.readinto(view[filled:])
         if not count:
             return False
