@@ -94,8 +94,8 @@ class FfmpegSource(base.Source):
         shown = self.address.shown
         if self._is_unreachable:
             self._knock()
-        program, version = find(shown)
         source = self._input()
+        program, version = find(shown)
         process, log = self._start(command(program, version, source, self.options.rate), source)
         assert process.stdout is not None
         with suppress(OSError, ImportError):

@@ -102,7 +102,7 @@ class RowSource(base.Source):
     def __init__(self, address: Address, options: SourceOptions, raw: RawSpec) -> None:
         super().__init__(address, options, raw)
         self._ignored = 0
-        if raw.dtype != "float32":
+        if self.kind == base.ROWS and raw.dtype != "float32":
             raise InputError(f"{address.shown}: the bundle takes rows of {raw.dtype}; only float32 ones can be live")
         if raw.kind == "window":
             stream.window_hop(raw, options.hop, False)

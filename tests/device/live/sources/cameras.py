@@ -224,7 +224,9 @@ class RtspCamera(Camera):
         uri = re.search(r'uri="([^"]*)"', header)
         if not uri:
             return False
-        digest = [hashlib.md5(text.encode()).hexdigest() for text in (f"{user}:camera:{password}", f"{method}:{uri[1]}")]
+        digest = [
+            hashlib.md5(text.encode()).hexdigest() for text in (f"{user}:camera:{password}", f"{method}:{uri[1]}")
+        ]
         return hashlib.md5(f"{digest[0]}:1:{digest[1]}".encode()).hexdigest() in header
 
     def _relay(self) -> None:
@@ -248,3 +250,12 @@ def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
         return port
+
+
+def started(source: Source, count: int) -> list[Frame]:
+    """The first frames of a source, which is then closed."""
+    source.check()
+    frames = frames_of(source, count)
+    source.close()
+    assert len(frames) == count, source.status()
+    return frames
