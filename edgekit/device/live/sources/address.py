@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote, urlsplit
 from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
-    from edgekit.device.live.sources.base import SourceOptions
+    from edgekit.device.live.sources.options import SourceOptions
 
 VARIABLE = re.compile(r"\$\{([^}]*)\}")
 LOGIN = re.compile(r"(?<=//)[^/@\s]*@")

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from edgekit.device.live.sources import Source, SourceStatus, open_source
-from edgekit.device.live.sources.base import SourceOptions
+from edgekit.device.live.sources import Source, SourceOptions, SourceStatus, open_source
 from edgekit.device.live.types import Frame
 from edgekit.runner.bundle.manifest import RawSpec
 from tests import requirements

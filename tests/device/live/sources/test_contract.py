@@ -73,7 +73,7 @@ def test_without_a_check_it_is_tried_again(text: str) -> None:
 )
 def test_bad_options(options: dict[str, Any], expected: str) -> None:
     with pytest.raises(InputError, match=expected):
-        base.SourceOptions(**options)
+        sources.SourceOptions(**options)
 
 
 def test_an_unknown_scheme() -> None:
@@ -87,7 +87,7 @@ def test_an_unknown_scheme() -> None:
 def test_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PASSWORD", "a:b@c/d'#")
     monkeypatch.setenv("HOST", "10.0.0.7")
-    parsed = address.parse("rtsp://joe:${PASSWORD}@${HOST}:554/live?token=t0ken#x=1", base.SourceOptions(), ("x",))
+    parsed = address.parse("rtsp://joe:${PASSWORD}@${HOST}:554/live?token=t0ken#x=1", sources.SourceOptions(), ("x",))
     assert (parsed.username, parsed.password, parsed.host) == ("joe", "a:b@c/d'#", ("10.0.0.7", 554))
     assert parsed.url == "rtsp://10.0.0.7:554/live?token=t0ken"
     assert parsed.url_with_login == "rtsp://joe:a%3Ab%40c%2Fd%27%23@10.0.0.7:554/live?token=t0ken"
@@ -100,11 +100,11 @@ def test_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "t0ken" not in shown
     assert "a:b" not in repr(parsed)
     with pytest.raises(InputError, match="the variable NO_SUCH is not set"):
-        address.parse("rtsp://joe:${NO_SUCH}@host/x", base.SourceOptions())
+        address.parse("rtsp://joe:${NO_SUCH}@host/x", sources.SourceOptions())
 
 
 def test_a_password_file_that_cannot_be_used(tmp_path: Any) -> None:
     (tmp_path / "empty").touch()
     for name, expected in (("none", "cannot be read"), ("empty", "its first line is empty")):
         with pytest.raises(InputError, match=expected):
-            address.parse("rtsp://host/x", base.SourceOptions(password_file=str(tmp_path / name)))
+            address.parse("rtsp://host/x", sources.SourceOptions(password_file=str(tmp_path / name)))
