@@ -36,6 +36,11 @@ PICTURE_SIZE = re.compile(rb"\[Parsed_showinfo.* n: *\d+ .* s:(\d+)x(\d+) ")
 PROTOCOLS = "pipe,rtsp,rtp,udp,tcp,tls,crypto,http,https"
 QUICK_START = {"analyzeduration": "1000000", "fpsprobesize": "0"}
 """Options with which ffmpeg does not look at a stream for seconds to estimate its rate."""
+TO_RGB = "scale=flags=bilinear+full_chroma_int+accurate_rnd"
+"""Converts colours nearly as Pillow does for a JPEG file.
+
+In a photograph, the mean difference is 0.3 of 255 for 4:2:2 and 1.6 for 4:2:0; with ffmpeg's default 1.5 and 2.6.
+"""
 PIPE_BYTES = 1 << 20
 F_SETPIPE_SZ = 1031
 UNREACHABLE = r"connection refused|timed out|no route to host|unreachable|failed to resolve|name or service not known"
@@ -114,7 +119,7 @@ class FfmpegSource(base.Source):
                     break
                 width, height = size
                 picture = np.empty((height, width, 3), np.uint8)
-                if not _fill(process.stdout, memoryview(picture).cast("B"), stall_s):
+                if not _fill(process.stdout, picture.reshape(-1).data, stall_s):
                     break
             except (queue.Empty, TimeoutError):
                 raise InputError(f"{shown}: no frame for {wait_s:.0f} s; check the camera and the network") from None
@@ -210,13 +215,15 @@ class Log(LastLines):
 
 def command(program: str, version: tuple[int, int], source: Input, rate: float | None) -> list[str]:
     """Return the command line that writes raw RGB pictures of an input."""
-    filters = [*source.filters, "format=rgb24", "showinfo=checksum=0"]
+    filters = [*source.filters, TO_RGB, "format=rgb24", "showinfo=checksum=0"]
     if rate:
         filters.insert(0, f"select='{rate_expression(rate)}'")
+    # One thread and a flush, or each frame would wait for the next: in the encoder's queue, and in the output's buffer.
+    at_once = ["-threads", "1", "-flush_packets", "1"]
     passthrough = ["-fps_mode", "passthrough"] if version >= (5, 1) else ["-vsync", "passthrough"]
     return [
         program, "-hide_banner", "-nostats", "-nostdin", "-loglevel", "level+info", *source.arguments, "-map", "0:v:0",
-        "-vf", ",".join(filters), "-autoscale", "0", *passthrough, "-flush_packets", "1",
+        "-vf", ",".join(filters), "-autoscale", "0", *passthrough, *at_once,
         "-f", "rawvideo", "pipe:1",
     ]  # fmt: skip
 
