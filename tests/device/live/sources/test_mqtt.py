@@ -43,7 +43,7 @@ class Broker:
     def publish(self, *messages: Any) -> None:
         from paho.mqtt import publish
 
-        items = [("room/1", message, 0, False) for message in messages]
+        items = [("hall/1", message, 0, False) for message in messages]
         publish.multiple(items, "127.0.0.1", self.port, auth={"username": "joe", "password": "p@ss"})
 
 
@@ -56,7 +56,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 def test_rows_and_a_broker_that_is_killed(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROKER_PASSWORD", "p@ss")
-    address = f"mqtt://joe:${{BROKER_PASSWORD}}@127.0.0.1:{broker.port}/room/+"
+    address = f"mqtt://joe:${{BROKER_PASSWORD}}@127.0.0.1:{broker.port}/hall/+"
     source = cameras.source_of(address, cameras.VECTOR)
     source.check()
     broker.publish("1,2", '{"x": 3, "y": 4}')
@@ -82,7 +82,7 @@ def test_rows_and_a_broker_that_is_killed(broker: Broker, monkeypatch: pytest.Mo
 
 @pytest.mark.needs(package="PIL")
 def test_pictures(broker: Broker) -> None:
-    source = cameras.source_of(f"mqtt://joe:p%40ss@127.0.0.1:{broker.port}/room/1")
+    source = cameras.source_of(f"mqtt://joe:p%40ss@127.0.0.1:{broker.port}/hall/1")
     source.check()
     broker.publish(cameras.grey_jpeg(77, (40, 30)))
     (frame,) = cameras.frames_of(source, 1)
