@@ -128,12 +128,12 @@ class DiskQueue:
                     self._remove_oldest()
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Write what is not on the disk yet, and let another process use the folder. What is done later is not noted."""
+        """Write what is not on the disk yet, and let another process use the folder."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
         self._writer.join(timeout_s)
-        if self._writer.is_alive():  # the disk hangs, and the thread still uses the files
+        if self._writer.is_alive() or self._position < 0:  # the disk hangs, and the thread still uses the files
             return
         with self._disk, suppress(OSError):
             (position, lock), self._position, self._lock = (self._position, self._lock), -1, -1

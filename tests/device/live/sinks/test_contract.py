@@ -79,9 +79,8 @@ def test_every_module_is_a_plug_in() -> None:
     folder = Path(sinks.__file__).parent
     helpers = {"__init__", "base", "disk_queue", "home_assistant", "mqtt_topics", "network"}
     assert {each.stem for each in folder.glob("*.py")} - helpers == set(sinks.MODULES)
-    schemes = [
-        scheme for name in sinks.MODULES for scheme in importlib.import_module(f"{sinks.__name__}.{name}").SCHEMES
-    ]
+    modules = [importlib.import_module(f"{sinks.__name__}.{name}") for name in sinks.MODULES]
+    schemes = [scheme for module in modules for scheme in module.SCHEMES]
     assert len(set(schemes)) == len(schemes)
 
 
@@ -99,7 +98,7 @@ def test_only_some_events(tmp_path: Path) -> None:
     ("to", "message"),
     [
         ("mqqt://host", "sink: got the scheme 'mqqt', did you mean \"mqtt\"?"),
-        ("ftp://host", "sink: got the scheme 'ftp'; known: mqtt, mqtts, http"),
+        ("xyz://host", "sink: got the scheme 'xyz'; known: mqtt, mqtts, http"),
         ("somewhere", "sink: got 'somewhere'; use a file that ends in .jsonl, a folder, or one of mqtt:"),
         ({"home_assistant": True}, 'sink: "to" is missing; name one'),
         ({"to": 7}, 'sink: "to" is missing; name one'),
@@ -117,5 +116,5 @@ def test_only_some_events(tmp_path: Path) -> None:
 def test_what_is_wrong_is_one_line(tmp_path: Path, to: Any, message: str) -> None:
     with pytest.raises(InputError) as refused:
         open_sink(to, context(tmp_path))
-    assert str(refused.value).startswith(message) or message in str(refused.value)
+    assert message in str(refused.value)
     assert "\n" not in str(refused.value) and "pass word" not in str(refused.value)

@@ -72,7 +72,7 @@ def test_pins_that_cannot_be_used(tmp_path: Path, pins: object, monkeypatch: pyt
         open_sink("gpio:99", context(tmp_path)).check()
     with (
         started(open_sink("gpio:17", context(tmp_path))),
-        pytest.raises(InputError, match="already in use.*; use another"),
+        pytest.raises(InputError, match="already in use"),
     ):
         open_sink("gpio:17", context(tmp_path)).check()
     with pytest.raises(InputError, match="the pin is missing; use gpio:17"):
