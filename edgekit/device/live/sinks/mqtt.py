@@ -84,7 +84,7 @@ SETTLE_S = 5.0
 """How long a record stays in the queue after its acknowledgement."""
 IN_FLIGHT = 20
 """How many events may be sent and not yet acknowledged."""
-PAUSES_S = (0.5, 5.0)
+PAUSES_S = (0.25, 2.0)
 LATE_S = 0.3
 """How much later than the answer to our question an echo may arrive."""
 RESET = b'{"reset":true}'
