@@ -228,7 +228,7 @@ class Mqtt(Sink):
 
     def _resume(self, connection: _Connection, queue: DiskQueue) -> _Unsettled:
         """Return the records in the queue that the broker already has. The others are to be sent."""
-        topics = [self._topics.event(source, rule) for source in self._context.sources for rule in self._context.rules]
+        topics = [self._topics.event(*pair) for pair in self._context.pairs()]
         echoes = connection.echoes(topics, self._topics.echo, is_asking=queue.after(0) is not None)
         records, last = [], 0
         record = queue.after(0)
