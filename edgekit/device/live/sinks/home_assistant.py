@@ -25,7 +25,7 @@ STATE_CLASSES = {"count": "total_increasing", "occupancy": "measurement"}
 
 def configs(context: SinkContext, topics: Topics, prefix: str = PREFIX) -> dict[str, bytes]:
     """Return the config of each entity by its topic, PREFIX/COMPONENT/DEVICE/ENTITY/config."""
-    found: dict[str, bytes] = {}
+    entities: dict[str, bytes] = {}
     node = f"edgekit_{identifier(context.device_id)}"
 
     def add(component: str, *names: str, **config: Any) -> None:
@@ -46,7 +46,7 @@ def configs(context: SinkContext, topics: Topics, prefix: str = PREFIX) -> dict[
             "origin": {"name": "edgekit", "sw_version": edgekit.__version__},
         }
         topic = f"{prefix}/{component}/{node}/{entity}/config"
-        found[topic] = json.dumps({**common, **config}, sort_keys=True).encode()
+        entities[topic] = json.dumps({**common, **config}, sort_keys=True).encode()
 
     for source, rule in context.pairs():
         described = {
@@ -61,10 +61,10 @@ def configs(context: SinkContext, topics: Topics, prefix: str = PREFIX) -> dict[
     for source, kind in context.sources.items():
         if kind == "picture":
             add("camera", source, "picture", topic=topics.picture(source))
-    return found
+    return entities
 
 
-def with_removals(found: dict[str, bytes], record: Path) -> dict[str, bytes]:
+def with_removals(entities: dict[str, bytes], record: Path) -> dict[str, bytes]:
     """Add an empty message for each config of an earlier start that is not needed any more, which removes the entity.
 
     `record` is a file with the topics of the last start; it is rewritten.
@@ -73,9 +73,9 @@ def with_removals(found: dict[str, bytes], record: Path) -> dict[str, bytes]:
         before = [each for each in json.loads(record.read_bytes()) if isinstance(each, str)]
     except (OSError, ValueError, TypeError):
         before = []
-    if before != sorted(found):
-        write_atomically(record, json.dumps(sorted(found)).encode())
-    return {**{topic: b"" for topic in before if topic not in found}, **found}
+    if before != sorted(entities):
+        write_atomically(record, json.dumps(sorted(entities)).encode())
+    return {**{topic: b"" for topic in before if topic not in entities}, **entities}
 
 
 def initial_states(context: SinkContext, topics: Topics) -> dict[str, str]:
