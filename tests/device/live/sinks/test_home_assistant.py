@@ -52,7 +52,8 @@ def test_configs_have_the_documented_keys(tmp_path: Path) -> None:
         assert config["device"]["identifiers"] and config["origin"]["name"]
         topics = [value for key, value in config.items() if key.endswith("topic")]
         assert not [each for each in topics if set(each) & set("+#")], "no wildcards"
-    classes = sorted(
+    sensors = [config for config in configured.values() if "state_class" in config]
+    classes = sorted((config["name"], config["state_class"]) for config in sensors)
         (config["name"], config["state_class"]) for config in configured.values() if "state_class" in config
     )
     assert classes == [
