@@ -54,8 +54,6 @@ def test_configs_have_the_documented_keys(tmp_path: Path) -> None:
         assert not [each for each in topics if set(each) & set("+#")], "no wildcards"
     sensors = [config for config in configured.values() if "state_class" in config]
     classes = sorted((config["name"], config["state_class"]) for config in sensors)
-        (config["name"], config["state_class"]) for config in configured.values() if "state_class" in config
-    )
     assert classes == [
         ("front door passed", "total_increasing"),
         ("hall inside", "measurement"),
