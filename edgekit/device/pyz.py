@@ -12,7 +12,7 @@ import os
 import zipfile
 from pathlib import Path
 
-from edgekit.device.eim.archive import MEMBER
+from edgekit.device.eim import MEMBER
 from edgekit.runner.bundle.archive import REGULAR_FILE
 from edgekit.runner.files import write_atomically
 

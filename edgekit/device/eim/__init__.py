@@ -6,3 +6,6 @@ for the parameters of the model, then `classify` for each sample. `parameters` d
 and encodes the JSON, `shared_memory` is the block through which newer clients pass samples, `session` answers one
 client, `server` holds the socket, and `archive` reads the bundle out of a `NAME.eim`.
 """
+
+MEMBER = "bundle.edge.zip"
+"""The name of the bundle in a `NAME.eim`."""

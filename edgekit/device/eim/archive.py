@@ -6,13 +6,11 @@ import os
 import zipfile
 
 from edgekit.device import autotune
-from edgekit.device.eim import parameters
+from edgekit.device.eim import MEMBER, parameters
 from edgekit.runner import bundle, device_home, extension
 from edgekit.runner.errors import BundleError, InputError, TrustError
 from edgekit.runner.model import Model
 
-MEMBER = "bundle.edge.zip"
-"""The name of the bundle in the archive."""
 SHEBANG = b"#!"
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edgekit.runner import input_path
+from edgekit.runner.boxes import BoxOptions
 from edgekit.runner.errors import InputError
+from edgekit.runner.postprocess import anomaly
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest, RawSpec
@@ -21,8 +23,6 @@ UNKNOWN, MICROPHONE, CAMERA = 0, 1, 3
 NO_ANOMALY, SCORE, MAP = 0, 1, 4
 """`has_anomaly`: none, one score (k-means), or a score for each part of a picture (PatchCore)."""
 OTHER_ENGINE = 255
-THRESHOLD_ID = 1
-"""The number by which clients name the only threshold of a bundle."""
 MODEL_TYPES = {
     "classification": "classification",
     "multi_label": "classification",
@@ -36,6 +36,19 @@ MODEL_TYPES = {
 RESIZE_MODES = {"stretch": "squash", "crop": "fit-shortest", "letterbox": "fit-longest"}
 DTYPES = {"image": ("uint8",), "audio": ("float32",)}
 """The dtypes of raw samples into which the numbers of clients can be converted; other kinds take all."""
+
+
+class Threshold(NamedTuple):
+    """The only threshold of a bundle, which clients change by its `id`. `field` names the value in their messages."""
+
+    type: str
+    field: str
+    value: float
+    id: int = 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the threshold as clients read it."""
+        return {"id": self.id, "type": self.type, self.field: self.value}
 
 
 def check(manifest: Manifest) -> None:
@@ -75,21 +88,20 @@ def describe(manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def thresholds(manifest: Manifest) -> list[dict[str, Any]]:
-    """Return the threshold that `set_threshold` changes, in a list as clients expect it."""
+def threshold(manifest: Manifest) -> Threshold | None:
+    """Return the probability from which boxes are listed, the score above which parts of a picture are, or None."""
     if manifest.task == "detection":
-        from edgekit.runner.boxes import BoxOptions
-
-        value = BoxOptions(**manifest.boxes or {}).least_probability
-        return [{"id": THRESHOLD_ID, "type": "object_detection", "min_score": value}]
-    if manifest.task == "anomaly":
-        return [{"id": THRESHOLD_ID, "type": "anomaly_gmm", "min_anomaly_score": manifest.threshold}]
-    return []
+        return Threshold("object_detection", "min_score", BoxOptions(**manifest.boxes or {}).least_probability)
+    if manifest.task == "anomaly" and manifest.threshold is not None:
+        return Threshold("anomaly_gmm", "min_anomaly_score", manifest.threshold)
+    return None
 
 
-def gives_map(manifest: Manifest) -> bool:
-    """Return whether the bundle scores each part of a picture (see `edgekit.runner.postprocess.anomaly`)."""
-    return manifest.task == "anomaly" and manifest.output_shape != manifest.input.answer
+def has_anomaly(manifest: Manifest) -> int:
+    """Return Edge Impulse's number for the kind of anomaly that the bundle finds."""
+    if manifest.task != "anomaly":
+        return NO_ANOMALY
+    return MAP if anomaly.gives_map(manifest) else SCORE
 
 
 def _input(raw: RawSpec) -> dict[str, Any]:
@@ -116,14 +128,14 @@ def _input(raw: RawSpec) -> dict[str, Any]:
 
 def _output(manifest: Manifest) -> dict[str, Any]:
     model_type = MODEL_TYPES[manifest.task]
-    has_anomaly = NO_ANOMALY if manifest.task != "anomaly" else MAP if gives_map(manifest) else SCORE
-    labels = [] if has_anomaly or model_type == "freeform" else list(manifest.labels)
+    has_labels = model_type != "freeform" and manifest.task != "anomaly"
+    labels, limit = list(manifest.labels) if has_labels else [], threshold(manifest)
     return {
         "model_type": model_type,
         "label_count": len(labels),
         "labels": labels,
-        "has_anomaly": has_anomaly,
-        "thresholds": thresholds(manifest),
+        "has_anomaly": has_anomaly(manifest),
+        "thresholds": [limit.to_dict()] if limit else [],
     }
 
 

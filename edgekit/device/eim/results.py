@@ -10,7 +10,7 @@ import numpy as np
 from edgekit.runner.bundle.manifest import Manifest
 
 
-def to_result(prediction: Any, manifest: Manifest, threshold: float | None) -> dict[str, Any]:
+def to_result(prediction: Any, manifest: Manifest, threshold: float) -> dict[str, Any]:
     """Return the `result` for an answer.
 
     `threshold` is the probability from which boxes are listed, or the score above which parts of a picture are.
@@ -30,27 +30,26 @@ def to_timing(timing_ms: dict[str, float]) -> dict[str, int]:
     }
 
 
-def _classification(prediction: Any, manifest: Manifest, threshold: float | None) -> dict[str, Any]:
+def _classification(prediction: Any, manifest: Manifest, threshold: float) -> dict[str, Any]:
     probabilities = dict(prediction.top)
     return {"classification": {label: probabilities[label] for label in manifest.labels}}
 
 
-def _multi_label(prediction: Any, manifest: Manifest, threshold: float | None) -> dict[str, Any]:
+def _multi_label(prediction: Any, manifest: Manifest, threshold: float) -> dict[str, Any]:
     return {"classification": prediction.probabilities}
 
 
-def _regression(prediction: Any, manifest: Manifest, threshold: float | None) -> dict[str, Any]:
+def _regression(prediction: Any, manifest: Manifest, threshold: float) -> dict[str, Any]:
     return {"classification": prediction.values}
 
 
-def _detection(prediction: Any, manifest: Manifest, threshold: float | None) -> dict[str, Any]:
+def _detection(prediction: Any, manifest: Manifest, threshold: float) -> dict[str, Any]:
     """Return the boxes in whole pixels of the sample."""
-    assert threshold is not None
     boxes = (each for each in prediction.boxes if each.probability >= threshold)
     return {"bounding_boxes": [_cell(each.label, each.probability, *each.box) for each in boxes]}
 
 
-def _anomaly(prediction: Any, manifest: Manifest, threshold: float | None) -> dict[str, Any]:
+def _anomaly(prediction: Any, manifest: Manifest, threshold: float) -> dict[str, Any]:
     """Return the score, and of a map the parts above the threshold."""
     if prediction.map is None:
         return {"classification": {}, "anomaly": prediction.score}
@@ -67,16 +66,16 @@ def _anomaly(prediction: Any, manifest: Manifest, threshold: float | None) -> di
     }
 
 
-def _embedding(prediction: Any, manifest: Manifest, threshold: float | None) -> dict[str, Any]:
+def _embedding(prediction: Any, manifest: Manifest, threshold: float) -> dict[str, Any]:
     return {"freeform": [prediction.embedding]}
 
 
-def _raw(prediction: Any, manifest: Manifest, threshold: float | None) -> dict[str, Any]:
+def _raw(prediction: Any, manifest: Manifest, threshold: float) -> dict[str, Any]:
     outputs = prediction.outputs.values() or [prediction.output]
     return {"freeform": [each.ravel().tolist() for each in outputs]}
 
 
-RESULTS: dict[str, Callable[[Any, Manifest, float | None], dict[str, Any]]] = {
+RESULTS: dict[str, Callable[[Any, Manifest, float], dict[str, Any]]] = {
     "classification": _classification,
     "multi_label": _multi_label,
     "regression": _regression,

@@ -11,6 +11,7 @@ import signal
 import socket
 import stat
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ LONGEST_PATH = 100
 """The system accepts paths of up to 107 bytes, and the temporary name is longer than the final one."""
 BASE_BYTES, FEATURE_BYTES = 1 << 16, 32
 """The largest message: so many bytes, and so many more for each feature."""
+DISCARD_S = 2.0
 FAILURE_S = 10.0
 """How long a client may take to ask, if the model could not be opened."""
 
@@ -134,6 +136,16 @@ def _received(connection: socket.socket, most_bytes: int) -> Iterator[bytes]:
             yield from splitter.split(data)
     except InputError as error:
         connection.sendall(messages.encode(failure(str(error), None)))
+        _discard_rest(connection)
+
+
+def _discard_rest(connection: socket.socket) -> None:
+    """Read what a client still sends, but not for long. Closing before would keep it from reading the error."""
+    connection.shutdown(socket.SHUT_WR)
+    connection.settimeout(DISCARD_S)
+    end = time.monotonic() + DISCARD_S
+    while time.monotonic() < end and connection.recv(CHUNK_BYTES):
+        pass
 
 
 def _send_failure(listener: socket.socket, text: str) -> None:

@@ -20,8 +20,8 @@ class Session:
     def __init__(self, model: Model, lock: Lock) -> None:
         self._model, self._lock, self._manifest = model, lock, model.manifest
         self._shared: SharedFeatures | None = None
-        thresholds = parameters.thresholds(self._manifest)
-        self._threshold = thresholds[0] if thresholds else None
+        self._threshold = parameters.threshold(self._manifest)
+        self._lowest = self._threshold.value if self._threshold and self._manifest.task == "detection" else 0.0
         self._requests = {
             "hello": self._hello,
             "classify": self._classify,
@@ -102,30 +102,21 @@ class Session:
                 prediction: Any = self._model.predict(sample, top_k=max(1, len(manifest.labels)))
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
-        result = results.to_result(prediction, manifest, self._least())
+        limit = self._threshold.value if self._threshold else 0.0
+        result = results.to_result(prediction, manifest, limit)
         return {"result": result, "timing": results.to_timing(prediction.timing_ms)}
-
-    def _least(self) -> float | None:
-        if self._threshold is None:
-            return None
-        value: float = self._threshold[self._threshold_name()]
-        return value
-
-    def _threshold_name(self) -> str:
-        return "min_score" if self._manifest.task == "detection" else "min_anomaly_score"
 
     def _set_threshold(self, value: Any) -> dict[str, Any]:
         """Change the threshold for this client. A detector gives no boxes below the threshold of its bundle."""
-        if self._threshold is None:
+        limit = self._threshold
+        if limit is None:
             raise InputError(f"set_threshold: the task {self._manifest.task} has no threshold")
-        name = self._threshold_name()
-        number = value.get(name) if isinstance(value, dict) and value.get("id") == self._threshold["id"] else None
+        number = value.get(limit.field) if isinstance(value, dict) and value.get("id") == limit.id else None
         if not isinstance(number, (int, float)) or isinstance(number, bool):
-            raise InputError(f'set_threshold: send {{"id": {self._threshold["id"]}, "{name}": a number}}')
-        lowest = parameters.thresholds(self._manifest)[0][name] if name == "min_score" else 0
-        if not number >= lowest:
-            raise InputError(f"set_threshold: got {number:g}; the bundle gives nothing below {lowest:g}")
-        self._threshold = {**self._threshold, name: number}
+            raise InputError(f'set_threshold: send {{"id": {limit.id}, "{limit.field}": a number}}')
+        if not number >= self._lowest:
+            raise InputError(f"set_threshold: got {number:g}; the bundle gives nothing below {self._lowest:g}")
+        self._threshold = limit._replace(value=number)
         return {}
 
 

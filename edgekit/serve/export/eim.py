@@ -78,7 +78,8 @@ def _head() -> str:
 def _section(subject: ExportedBundle) -> str:
     facts = subject.manifest
     answer = ANSWERS.get(facts.task) or (
-        "`anomaly`, the score" + (", and `visual_anomaly_grid`, a map" if parameters.gives_map(facts) else "")
+        "`anomaly`, the score"
+        + (", and `visual_anomaly_grid`, a map" if parameters.has_anomaly(facts) == parameters.MAP else "")
     )
     lines = [
         f"- Features: {parameters.feature_count(facts.raw)}, {SAMPLES[facts.raw.kind]}.",
