@@ -66,7 +66,9 @@ def _picture(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _check_integers(values: np.ndarray, low: int, high: int, what: str) -> None:
-    is_wrong = (values < low) | (values > high) | (values != np.rint(values))
+    is_wrong = (values < low) | (values > high)
+    if values.dtype.kind == "f":
+        is_wrong |= values != np.rint(values)
     if is_wrong.any():
         first = int(is_wrong.argmax())
         raise InputError(f"feature {first} is {values[first]:.10g}; a {what} is a whole number from {low} to {high}")

@@ -16,11 +16,9 @@ from edgekit.runner.errors import InputError, bounded_recursion
 
 END = b"\n\0"
 BETWEEN = b" \t\r\n\0"
-TOKENS = re.compile(rb'[{}"\\]')
+TOKENS = (b"{", b"}", b'"', b"\\")
 TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\b')
-LONG_NUMBER = re.compile(rb"\d{400}")
-"""Longer numbers are refused: converting one of a million digits takes Python minutes."""
 
 
 class SyntaxFault(InputError):
@@ -62,8 +60,7 @@ class MessageSplitter:
 
     def _find_end(self) -> int:
         """Return the length of the object at the beginning of the buffer, or 0 if its end has not arrived."""
-        for match in TOKENS.finditer(self._buffer, self._position):
-            place, token = match.start(), match[0]
+        for place, token in self._tokens():
             if place == self._escaped:
                 continue
             if token == b'"':
@@ -77,12 +74,22 @@ class MessageSplitter:
         self._position = len(self._buffer)
         return 0
 
+    def _tokens(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the tokens that have not been read, with their places.
+
+        A sample is a list of numbers without any token, which `find` passes a hundred times faster than a regular
+        expression.
+        """
+        places = {token: self._buffer.find(token, self._position) for token in TOKENS}
+        while found := [(place, token) for token, place in places.items() if place >= 0]:
+            place, token = min(found)
+            yield place, token
+            places[token] = self._buffer.find(token, place + 1)
+
 
 def parse(data: bytes) -> dict[str, Any]:
     """Parse an object. NaN and infinity, which the Python client can send, are parsed. Raises SyntaxFault."""
     try:
-        if LONG_NUMBER.search(data):
-            raise ValueError("a number has hundreds of digits")
         with bounded_recursion():
             parsed: dict[str, Any] = json.loads(data.decode("utf-8"))
         return parsed
