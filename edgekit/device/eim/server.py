@@ -106,7 +106,7 @@ class Server:
         """Remove the shared memory of all clients."""
         with self._lock:
             for session in self._sessions:
-                session.close()
+                session.unlink()
 
     def _answer(self, connection: socket.socket, session: Session) -> None:
         try:

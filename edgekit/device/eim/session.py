@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
+import numpy as np
+
 from edgekit.device.eim import features, messages, parameters, results
 from edgekit.device.eim.shared_memory import SharedFeatures
 from edgekit.runner.errors import InputError, ResourceError, RunnerError
@@ -52,6 +54,11 @@ class Session:
             self._shared.close()
             self._shared = None
 
+    def unlink(self) -> None:
+        """Remove the name of the shared memory, at the end of the process, when requests may still read it."""
+        if self._shared is not None:
+            self._shared.unlink()
+
     def _request(self, message: dict[str, Any]) -> dict[str, Any]:
         for name, request in self._requests.items():
             if name in message:
@@ -94,7 +101,7 @@ class Session:
             raise InputError(f"classify_shm: got {count} elements; the bundle takes {self._shared.length}")
         return self._predict("classify_shm", self._shared.read())
 
-    def _predict(self, name: str, values: Sequence[Any]) -> dict[str, Any]:
+    def _predict(self, name: str, values: Sequence[Any] | np.ndarray) -> dict[str, Any]:
         manifest = self._manifest
         try:
             sample = features.to_sample(values, manifest.raw)

@@ -52,10 +52,14 @@ class SharedFeatures:
 
     def close(self) -> None:
         """Remove the block. A client that has mapped it keeps its own mapping."""
+        self.unlink()
         self._memory.close()
+        os.close(self._descriptor)
+
+    def unlink(self) -> None:
+        """Remove the name of the block."""
         with suppress(FileNotFoundError):  # the resource tracker of a Python client that was killed removes it, too
             os.unlink(self._path)
-        os.close(self._descriptor)
 
 
 def remove_abandoned() -> None:

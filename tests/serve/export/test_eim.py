@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import stat
@@ -23,10 +24,12 @@ from edgekit.serve.export import eim
 from edgekit.serve.export._subjects import ExportRequest, read_bundles
 from tests import requirements
 from tests.device.eim.running import Client, ended, features
+from tests.docs.pages import blocks
 from tests.runner import flat
 from tests.serve.export import detectors
 from tests.serve.export.conftest import Export, written
 
+GUIDE = requirements.ROOT / "docs" / "how-to" / "hand-over.md"
 SCRIPTS = Path(__file__).parents[2] / "device" / "eim"
 ENVIRONMENT = {**os.environ, "PATH": os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])}
 """With the Python of the tests as `python3`."""
@@ -139,6 +142,21 @@ def test_real_clients_pass_on_what_is_wrong(name: str, tmp_path: Path, export: E
     program.write_bytes(data)
     damaged = ask(command, tmp_path, program, [], "json")["hello"]
     assert "holds no bundle (Bad CRC-32" in damaged and damaged.endswith("export it again")
+
+
+@pytest.mark.processes
+def test_the_example_of_the_guide_runs(tmp_path: Path, export: Export) -> None:
+    python, _ = client("python")
+    bundle = detectors.write(tmp_path)
+    export_one(export, bundle, tmp_path / "for-eim")
+    [block] = [each for each in blocks(GUIDE) if each.title == "count_cells.py"]
+    (tmp_path / "pyaudio.py").touch()  # the package imports it, but only microphones need it
+    done = subprocess.run(
+        [python, "-c", block.text], capture_output=True, text=True, cwd=tmp_path, env=ENVIRONMENT, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    sample = np.full((detectors.SIDE, detectors.SIDE, 3), (0x33, 0x66, 0x99), np.uint8)
+    assert ast.literal_eval(done.stdout) == expected(bundle, sample[None])[0]["bounding_boxes"]
 
 
 @pytest.mark.processes
