@@ -108,7 +108,7 @@ newest: $(VENV)/.dev ## run make quick with the newest releases of all packages,
 		--deselect tests/test_packaging.py::test_what_is_installed_is_what_is_pinned
 
 # Three workers, because these tests spend a third of their time waiting for other processes.
-processes: $(VENV)/.dev build/moto/.made ## test servers under faults and load, killed runs and releases, and the container's folder
+processes: $(VENV)/.dev build/moto/.made build/eim/.made ## test servers under faults and load, killed runs and releases, and the container's folder
 	$(TEST_ENV) $(BIN)/pytest -q $(WORKERS) -n 3 -m 'processes and not long' tests
 
 fleet: $(VENV)/.dev build/oms/.made ## test fleets over a real sshd, device benchmarks, watched releases and OpenSSF signatures
@@ -185,6 +185,16 @@ build/moto/.made:
 	$(call with_heartbeat,creating build/moto) $(PYTHON) -m venv build/moto
 	$(call with_heartbeat,installing moto) build/moto/bin/pip install --quiet --disable-pip-version-check \
 		'moto[s3]==5.2.5' flask flask-cors
+	touch $@
+
+# Edge Impulse's clients. The Python client also imports PyAudio, which has to be compiled and which only microphones
+# need, so its dependencies are listed here. The Node.js client is installed where npm is.
+build/eim/.made:
+	$(call with_heartbeat,creating build/eim) $(PYTHON) -m venv build/eim
+	$(call with_heartbeat,installing edge_impulse_linux) build/eim/bin/pip install --quiet --disable-pip-version-check \
+		--no-deps edge_impulse_linux==1.2.2 numpy==2.4.6 opencv-python-headless==4.14.0.94 six==1.17.0
+	$(call with_heartbeat,installing edge-impulse-linux) if command -v npm >/dev/null; then npm install --silent \
+		--prefix build/eim --ignore-scripts --no-audit --no-fund edge-impulse-linux@1.25.2; fi
 	touch $@
 
 nightly: $(VENV)/.dev ## run every suite and print a table; RESUME=1 skips suites that passed on this tree

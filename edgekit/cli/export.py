@@ -13,7 +13,8 @@ from edgekit.core.errors import ConfigError
 
 def export(
     server: Annotated[
-        str, typer.Argument(metavar="SERVER", help="triton, ovms, kserve, tensorrt, frigate; or prometheus, grafana.")
+        str,
+        typer.Argument(metavar="SERVER", help="triton, ovms, kserve, tensorrt, frigate, eim; or prometheus, grafana."),
     ],
     bundle: Annotated[
         Path | None,

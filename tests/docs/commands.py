@@ -308,6 +308,9 @@ ELSEWHERE = {
     "python edgerun.pyz predict camera-tflite-1.0.0.edge.zip one.npz": (
         "needs a bundle of several inputs; tests/runner/test_predict_tensors.py asks one of each target"
     ),
+    "edgekit export eim cells-onnx-1.0.0.edge.zip --out for-eim": (
+        "needs a bundle of boxes; tests/serve/export/test_eim.py exports one"
+    ),
     "edgekit export frigate cells-onnx-1.0.0.edge.zip --out for-frigate": (
         "needs a bundle of boxes; tests/serve/export/test_frigate.py exports one"
     ),

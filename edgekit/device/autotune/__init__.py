@@ -33,16 +33,21 @@ def open_best(
 ) -> Model:
     """Open a verified bundle with the fastest interpreter and number of threads, which are measured the first time."""
     key = choice_cache.choice_key(bundle.identity, (interpreter, threads, device))
-    choice = choice_cache.load_choice(key)
-    if choice is not None:
-        try:
-            return _open(bundle, key, choice)
-        except (BackendError, InputError):  # NumPy or a library has changed, so the choice no longer works
-            choice_cache.remove_choice(key)
+    chosen = _open_chosen(bundle, key)
+    if chosen is not None:
+        return chosen
     from edgekit.device.autotune import comparison
 
     winner = comparison.find_best(path, bundle, threads, interpreter, device, on_progress)
     return _open(bundle, key, comparison.store_winner(path, key, winner, bundle, device, on_progress))
+
+
+def open_known(bundle: Bundle) -> Model:
+    """Open a verified bundle as an earlier `open_best` chose, or else on the preferred interpreter with one thread."""
+    from edgekit.runner.model import open_model
+
+    chosen = _open_chosen(bundle, choice_cache.choice_key(bundle.identity, (None, None, "CPU")))
+    return open_model(bundle) if chosen is None else chosen
 
 
 def run_selftest(
@@ -84,6 +89,18 @@ def _selftest_in_child(path: str | os.PathLike[str], identity: str, choice: Choi
             return SelftestReport(**child.ask("selftest"))
         except BackendError as error:
             raise BackendError(prefix_fault(choice.interpreter, str(error))) from None
+
+
+def _open_chosen(bundle: Bundle, key: str) -> Model | None:
+    """Open a bundle by its cached choice. Returns None if there is none, or if it no longer works."""
+    choice = choice_cache.load_choice(key)
+    if choice is None:
+        return None
+    try:
+        return _open(bundle, key, choice)
+    except (BackendError, InputError):  # NumPy or a library has changed
+        choice_cache.remove_choice(key)
+        return None
 
 
 def _open(bundle: Bundle, key: str, choice: Choice) -> Model:

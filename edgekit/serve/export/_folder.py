@@ -14,7 +14,7 @@ from edgekit.core.errors import ConfigError
 from edgekit.runner.files import make_folder, sync_folder, write_atomically
 
 RECORD = "export.json"
-EXECUTABLE = ".pyz"
+EXECUTABLE = (".pyz", ".eim")
 
 
 def check(out: Path) -> None:

@@ -21,7 +21,7 @@ def nothing_beside(out: Path, *expected: str) -> None:
 
 
 def test_every_server_has_a_file_that_keeps_the_contract() -> None:
-    assert servers.server_names() == ["frigate", "grafana", "kserve", "ovms", "prometheus", "tensorrt", "triton"]
+    assert servers.server_names() == ["eim", "frigate", "grafana", "kserve", "ovms", "prometheus", "tensorrt", "triton"]
     for name in servers.server_names():
         found = servers.server_module(name)
         assert found.HELP and not found.HELP.endswith(".")
