@@ -52,7 +52,7 @@ def frames(
         if filled < frame_bytes:
             break
         frame = decode(np.frombuffer(buffer, np.uint8), width, height)
-        sample = _fit_frame(frame, raw)
+        sample = fit_frame(frame, raw)
         read_ms = (perf_counter_ns() - started) / 1e6
         if on_frame is not None:
             on_frame(frame)
@@ -90,7 +90,7 @@ def _fill(source: Any, view: memoryview) -> tuple[int, int]:
     return filled, started
 
 
-def _fit_frame(frame: np.ndarray, raw: RawSpec) -> np.ndarray:
+def fit_frame(frame: np.ndarray, raw: RawSpec) -> np.ndarray:
     """Fit a frame as a picture from a file would be fitted."""
     if frame.shape == raw.shape:
         return np.ascontiguousarray(frame)
