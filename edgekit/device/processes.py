@@ -73,6 +73,20 @@ def start_function(
     )
 
 
+def start_program(command: Sequence[str], **streams: Any) -> subprocess.Popen[bytes]:
+    """Start another program in a session of its own. `end_process` ends it with everything that it started.
+
+    If the system has `setpriv` (util-linux), the program also ends when the thread that started it ends, so that
+    nothing stays behind when this process is killed. Otherwise it ends when it next writes to a pipe of this process.
+    """
+    import shutil
+    import subprocess
+
+    setpriv = shutil.which("setpriv")
+    prefix = [setpriv, "--pdeathsig", "KILL"] if setpriv else []
+    return subprocess.Popen([*prefix, *command], start_new_session=True, **streams)
+
+
 def main(parent: int | None) -> NoReturn:
     """Call the function that `start_function` named, and exit without waiting for threads. Runs in the child."""
     threading.Thread(target=_leave_with_parent, args=(parent,), daemon=True).start()

@@ -132,7 +132,7 @@ class Stream:
         raw = model.manifest.raw
         self._model, self._top_k = model, top_k
         self._states = model.states()
-        self.hop = _hop(raw, hop, self._states is not None)
+        self.hop = window_hop(raw, hop, self._states is not None)
         _whole_number("top_k", top_k)
         opened = Source(source)
         if when_slow not in (None, *back_pressure.POLICIES):
@@ -140,8 +140,7 @@ class Stream:
         if self._states is not None and when_slow == "drop":
             raise InputError("when_slow: the model has states, which need every window; use wait")
         self.when_slow = when_slow or ("drop" if opened.is_live and self._states is None else "wait")
-        parts = _parts(raw, opened, format, rate_hz, channels, on_note or _ignore)
-        windows = _windows(raw, opened, parts, self.hop, on_note or _ignore)
+        windows = cut_windows(raw, opened, self.hop, format, rate_hz, channels, on_note or _ignore)
         max_waiting = max(2, -(-raw.shape[0] // self.hop))
         self._windows: back_pressure.DropOldest | back_pressure.WaitForModel = (
             back_pressure.DropOldest(windows, max_waiting)
@@ -219,7 +218,25 @@ class Stream:
         return model.answer(raw, outputs, self._top_k, timing_ms, sample)
 
 
-def _hop(raw: RawSpec, requested: int | None, has_states: bool) -> int:
+def cut_windows(
+    raw: RawSpec,
+    source: Source,
+    hop: int,
+    format: str | None,
+    rate_hz: int | None,
+    channels: int | None,
+    on_note: Note,
+) -> Iterator[Window]:
+    """Return the windows of a source; see `Stream` for the options.
+
+    Raises InputError at once if the stream can never match the bundle, and after the last window if it ended in the
+    middle of a sample or changed its format.
+    """
+    parts = _parts(raw, source, format, rate_hz, channels, on_note)
+    return _windows(raw, source, parts, hop, on_note)
+
+
+def window_hop(raw: RawSpec, requested: int | None, has_states: bool) -> int:
     """Return the requested hop, or the declared stride, or half a window (a whole one for a model with states)."""
     step = input_path.find_step(raw.steps, "windows")
     default_hop = int(step["stride"]) if step else raw.shape[0] if has_states else max(1, raw.shape[0] // 2)
