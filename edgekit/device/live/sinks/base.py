@@ -1,0 +1,260 @@
+"""What every sink has in common: the contract, the facts it is given, its status, and a thread with a queue."""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from edgekit.device.live.types import Event
+from edgekit.runner.errors import InputError
+from edgekit.runner.files import make_folder
+
+KINDS = ("on", "off", "count")
+MOST_WAITING = 256
+"""How many events wait in memory for a sink without a queue on disk; the oldest is dropped then."""
+
+
+class UnreachableError(InputError):
+    """The receiver does not answer now, but may answer later. Events would wait for it in the queue."""
+
+
+@dataclass(frozen=True)
+class SinkContext:
+    """What a sink may need to know about the device and about what runs on it."""
+
+    device_id: str
+    bundle_name: str
+    version: str
+    labels: Sequence[str]
+    sources: Mapping[str, str]
+    """`picture`, `audio` or `rows`, by the name of the source."""
+    rules: Mapping[str, str]
+    """`state` for a rule with the events `on` and `off`, `count` for a counter, by the name of the rule."""
+    home: Path
+    """A folder for queues on disk."""
+
+
+@dataclass(frozen=True)
+class SinkStatus:
+    """What a sink is doing."""
+
+    state: str
+    """`starting`, `running`, `retrying` while the receiver is away, or `ended`."""
+    sent: int
+    waiting: int
+    failed: int
+    """Events that were given up: refused by the receiver, or dropped because the queue was full."""
+    detail: str = ""
+    """The last problem, without any secret."""
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which events a sink takes."""
+
+    rules: frozenset[str] | None = None
+    kinds: frozenset[str] | None = None
+
+    def takes(self, event: Event) -> bool:
+        """Whether the sink takes the event."""
+        return (self.rules is None or event.rule in self.rules) and (self.kinds is None or event.kind in self.kinds)
+
+
+class Sink(ABC):
+    """A receiver of events. `name` is its address as messages show it, without any secret.
+
+    `check` is called before `start`, and `start` before `send`.
+    """
+
+    name: str
+    only: Filter = Filter()
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise InputError with one line if the sink cannot work: UnreachableError if that may change by itself."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start the thread that delivers."""
+
+    def send(self, event: Event, picture: bytes | None = None) -> None:
+        """Queue an event with the JPEG file of its picture. Never waits."""
+        if self.only.takes(event):
+            self._put(event, picture)
+
+    @abstractmethod
+    def status(self) -> SinkStatus:
+        """Return what the sink is doing."""
+
+    @abstractmethod
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Deliver what waits, at most for this long, and end."""
+
+    @abstractmethod
+    def _put(self, event: Event, picture: bytes | None) -> None:
+        """Queue an event."""
+
+
+class ThreadSink(Sink):
+    """A sink whose thread delivers one event after the other, with a bounded queue in memory."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._changed = threading.Condition()
+        self._waiting: collections.deque[tuple[Event, bytes | None]] = collections.deque()
+        self._busy = self._closing = False
+        self._sent = self._failed = 0
+        self._problem = ""
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread that delivers."""
+        self._thread = threading.Thread(target=self._run, name="edgerun sink", daemon=True)
+        self._thread.start()
+
+    def status(self) -> SinkStatus:
+        """Return what the sink is doing."""
+        with self._changed:
+            is_running = self._thread is not None and self._thread.is_alive()
+            state = "running" if is_running else "ended" if self._thread else "starting"
+            waiting = len(self._waiting) + self._busy
+            return SinkStatus(state, self._sent, waiting, self._failed, self._problem)
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Deliver what waits, at most for this long, and end."""
+        with self._changed:
+            self._changed.wait_for(lambda: not (self._waiting or self._busy), timeout_s if self._thread else 0)
+            self._failed += len(self._waiting)
+            self._waiting.clear()
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread:
+            self._thread.join(timeout_s)
+
+    def _put(self, event: Event, picture: bytes | None) -> None:
+        with self._changed:
+            if len(self._waiting) >= MOST_WAITING:
+                self._waiting.popleft()
+                self._failed += 1
+                self._problem = f"dropped events, because {MOST_WAITING} were waiting"
+            self._waiting.append((event, picture))
+            self._changed.notify_all()
+
+    @abstractmethod
+    def _deliver(self, event: Event, picture: bytes | None) -> None:
+        """Deliver an event. Any exception counts it as failed, and its text becomes the detail of the status."""
+
+    def _end(self) -> None:
+        """Release what the thread holds. Runs in the thread."""
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closing)
+                if not self._waiting:
+                    break
+                event, picture = self._waiting.popleft()
+                self._busy = True
+            problem = ""
+            try:
+                self._deliver(event, picture)
+            except Exception as error:  # a sink must not end because of one event
+                problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            with self._changed:
+                self._busy = False
+                self._sent, self._failed = self._sent + (not problem), self._failed + bool(problem)
+                self._problem = problem or self._problem
+                self._changed.notify_all()
+        with suppress(Exception):
+            self._end()
+
+
+@dataclass
+class Backoff:
+    """Growing pauses between attempts: they double up to a limit, and each is shortened at random."""
+
+    first_s: float
+    most_s: float
+    _next_s: float = field(default=0.0, init=False)
+
+    def reset(self) -> None:
+        """Begin with the first pause again."""
+        self._next_s = 0.0
+
+    def pause_s(self) -> float:
+        """Return the next pause, from half of its length to all of it."""
+        import random
+
+        self._next_s = min(2 * self._next_s, self.most_s) if self._next_s else self.first_s
+        return self._next_s * random.uniform(0.5, 1.0)
+
+
+def to_json(event: Event, context: SinkContext) -> bytes:
+    """Return an event as a JSON object with the device that sends it."""
+    return json.dumps({**event.to_dict(), "device": context.device_id}, separators=(",", ":")).encode()
+
+
+def wait_until(condition: Callable[[], object], wake: threading.Event, timeout_s: float) -> bool:
+    """Wait until the condition holds, looking again whenever `wake` is set. Returns whether it holds."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        remaining_s = deadline - time.monotonic()
+        if remaining_s <= 0:
+            return False
+        wake.wait(min(remaining_s, 0.5))
+        wake.clear()
+    return True
+
+
+def check_folder(folder: Path, where: str) -> None:
+    """Raise InputError unless files can be written to the folder, which is created if it is missing."""
+    probe = folder / f".edgerun-{os.getpid()}.tmp"
+    try:
+        make_folder(folder)
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise InputError(
+            f"{where}: {folder}: {error.strerror or error}; name a folder that this user may write to"
+        ) from None
+
+
+def count_option(options: Mapping[str, Any], name: str, default: int, where: str, most: int = 2**50) -> int:
+    """Return an option that is a whole number from 1."""
+    value = options.get(name, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise InputError(f"{where}: {name}: got {value!r}; use a whole number from 1 to {most}")
+    return value
+
+
+def seconds_option(options: Mapping[str, Any], name: str, default: float, where: str, most: float = 86_400.0) -> float:
+    """Return an option that is a positive number of seconds."""
+    value = options.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= most:
+        raise InputError(f"{where}: {name}: got {value!r}; use a number of seconds above 0, at most {most:g}")
+    return float(value)
+
+
+def flag_option(options: Mapping[str, Any], name: str, where: str) -> bool:
+    """Return an option that is true or false; false by default."""
+    value = options.get(name, False)
+    if not isinstance(value, bool):
+        raise InputError(f"{where}: {name}: got {value!r}; use true or false")
+    return value
+
+
+def text_option(options: Mapping[str, Any], name: str, default: str, where: str) -> str:
+    """Return an option that is a text. The message does not show the value, because it may be a secret."""
+    value = options.get(name, default)
+    if not isinstance(value, str):
+        raise InputError(f"{where}: {name}: got a {type(value).__name__}; use a text in quotes")
+    return value
