@@ -38,6 +38,7 @@ PAGE = (
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1, viewport-fit=cover">
 <title>edgerun live</title>
+<link rel="icon" href="data:,">
 <style>"""
     + STYLE
     + """
@@ -87,7 +88,7 @@ PAGE = (
   li { display: grid; grid-template-columns: auto auto minmax(0, 1fr); gap: .6rem; align-items: baseline;
     font-size: .92rem }
   li time { color: var(--soft); font-variant-numeric: tabular-nums; font-size: .84rem }
-  li span:last-child { overflow-wrap: anywhere }
+  li span:last-child { overflow-wrap: anywhere } li small { color: var(--soft) }
   .kind { font-size: .72rem; font-weight: 650; border-radius: .35rem; padding: .05rem .4rem; background: var(--track);
     text-transform: uppercase; letter-spacing: .03em }
   .kind.on { background: var(--accent); color: var(--on-accent) }
@@ -221,10 +222,11 @@ function show(state) {
   $("dropped").textContent = source.dropped;
   $("dropped-note").textContent = source.frames ? `of ${source.frames} frames` : "";
   const machine = state.machine;
-  $("temperature").textContent = machine.temperature_c === null ? "–" : machine.temperature_c.toFixed(0);
-  $("temperature").append(make("small", machine.temperature_c === null ? "" : " °C"));
+  const isMeasured = machine.temperature_c !== null;
+  $("temperature").textContent = isMeasured ? machine.temperature_c.toFixed(0) : machine.resident_mb ?? "–";
+  $("temperature").append(make("small", isMeasured ? " °C" : " MB"));
   $("device-note").textContent = [machine.throttled ? "throttled" : "", machine.under_voltage ? "under-voltage" : "",
-    machine.resident_mb ? `${machine.resident_mb} MB used` : ""].filter(Boolean).join(", ");
+    isMeasured ? `${machine.resident_mb} MB of memory` : "of memory"].filter(Boolean).join(", ");
   const whole = parts.reduce((sum, part) => sum + ((timing[part] || {}).p50 || 0), 0);
   $("stack").replaceChildren(...parts.map(part => {
     const inner = make("i", undefined, kinds[part]);
@@ -254,11 +256,14 @@ function show(state) {
 }
 
 function addEvent(event) {
-  const item = make("li"), time = make("time", new Date(1000 * event.time).toLocaleTimeString());
+  const item = make("li");
+  const time = make("time", new Date(1000 * event.time).toLocaleTimeString(undefined, {hourCycle: "h23"}));
   const score = event.kind === "count" ? event.count : event.score ? `${Math.round(100 * event.score)} %` : "";
-  const where = facts.sources.length > 1 ? ` · ${event.source}` : "";
-  item.append(time, make("span", event.kind, `kind ${event.kind}`),
-    make("span", `${event.rule}: ${[event.label, score].filter(each => each !== "" && each !== undefined).join(" ")}${where}`));
+  const words = [event.label, score].filter(each => each !== "" && each !== undefined);
+  const what = make("span", words.join(" ") || event.rule);
+  const where = [words.length ? event.rule : "", facts.sources.length > 1 ? event.source : ""].filter(Boolean);
+  what.append(make("br"), make("small", where.join(" · ")));
+  item.append(time, make("span", event.kind, `kind ${event.kind}`), what);
   $("events").prepend(item);
   while ($("events").children.length > 50) $("events").lastChild.remove();
   $("no-events").hidden = true;
@@ -267,7 +272,11 @@ function addEvent(event) {
 let stream = null;
 function connect() {
   stream = new EventSource("events");
-  stream.addEventListener("open", () => { $("events").replaceChildren(); pill($("link"), "good", "live"); look(); });
+  stream.addEventListener("open", () => {
+    $("events").replaceChildren();
+    pill($("link"), "good", "live");
+    look();
+  });
   stream.addEventListener("state", message => show(JSON.parse(message.data)));
   stream.addEventListener("event", message => addEvent(JSON.parse(message.data)));
   stream.addEventListener("error", () => {
@@ -303,12 +312,14 @@ LOGIN = (
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>edgerun live</title>
+<link rel="icon" href="data:,">
 <style>"""
     + STYLE
     + """
   body { min-height: 100vh; display: grid; place-items: center; padding: 1rem }
   form { display: grid; gap: .8rem; width: min(24rem, 100%) }
-  input { border: 1px solid var(--line); border-radius: .6rem; padding: .6rem .8rem; background: var(--paper); width: 100% }
+  input { border: 1px solid var(--line); border-radius: .6rem; padding: .6rem .8rem; width: 100%;
+    background: var(--paper) }
   .bad { color: var(--bad); margin: 0 } label { display: grid; gap: .3rem }
 </style>
 <form class="card" method="post" action="/login">
@@ -327,7 +338,8 @@ def policy(page: bytes) -> dict[str, str]:
     """Return the header that allows a page only its own script, style and server."""
     script, style = (_hashes(page, tag) for tag in (b"script", b"style"))
     directives = (
-        "default-src 'none'", f"script-src {script}", f"style-src {style}", "connect-src 'self'", "img-src 'self'",
+        "default-src 'none'", f"script-src {script}", f"style-src {style}", "connect-src 'self'",
+        "img-src 'self' data:",
         "base-uri 'none'", "form-action 'self'", "frame-ancestors 'none'",
     )  # fmt: skip
     return {"Content-Security-Policy": "; ".join(directives)}
