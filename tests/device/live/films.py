@@ -25,8 +25,13 @@ REACH = 1.4
 RED = "0xE01010"
 
 
-def detector(path: Path, weights: dict[str, tuple[float, ...]] = WEIGHTS, bias: float = BIAS, **changes: Any) -> Path:
-    """Write a bundle that finds cells of the picture in certain colours. `changes` replace fields of the manifest."""
+def detector(
+    path: Path, weights: dict[str, tuple[float, ...]] = WEIGHTS, bias: float = BIAS, turns: float = 0.0, **changes: Any
+) -> Path:
+    """Write a bundle that finds cells of the picture in certain colours. `changes` replace fields of the manifest.
+
+    Where a class is likely in some cell, the model turns in a loop so often before it answers.
+    """
     random = np.random.default_rng(3)
     pictures = random.integers(0, 256, (4, SIDE, SIDE, 3)).astype(np.uint8)
     factors = np.array(list(weights.values()), np.float32)
@@ -42,12 +47,12 @@ def detector(path: Path, weights: dict[str, tuple[float, ...]] = WEIGHTS, bias: 
         "preprocess": [{"step": "scale", "factor": 1 / 255}], "boxes": BoxOptions(0.3, 0.3, 20)._asdict(),
         "golden": {"inputs": "i.npy", "outputs": "o.npy", "atol": 1e-3, "top1": False},
     }  # fmt: skip
-    members = {"model.onnx": _model(factors, bias), "i.npy": npy(pictures), "o.npy": npy(outputs)}
+    members = {"model.onnx": _model(factors, bias, turns), "i.npy": npy(pictures), "o.npy": npy(outputs)}
     bundle.write(path, Manifest(**{**fields, **changes}), members)
     return path
 
 
-def _model(factors: np.ndarray, bias: float) -> bytes:
+def _model(factors: np.ndarray, bias: float, turns: float) -> bytes:
     import onnx
     from onnx import helper, numpy_helper
 
@@ -65,12 +70,44 @@ def _model(factors: np.ndarray, bias: float) -> bytes:
         helper.make_node("Transpose", ["flat"], ["logits"], perm=[0, 2, 1]),
         helper.make_node("Concat", ["sides", "logits"], ["found"], axis=2),
     ]
+    if turns:
+        nodes[-1] = helper.make_node("Concat", ["sides", "logits"], ["early"], axis=2)
+        nodes += _loop(turns)
+        arrays |= {"turns": np.array(turns, np.float32), "go": np.array(True)}
     shapes = {"images": (1, 3, SIDE, SIDE), "found": (1, POINTS, 4 + classes)}
     ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in shapes.items()]
     constants = [numpy_helper.from_array(each, name) for name, each in arrays.items()]
     graph = helper.make_graph(nodes, "colours", ends[:1], ends[1:], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     return bytes(model.SerializeToString())
+
+
+def _loop(turns: float) -> list[Any]:
+    """Nodes that pass `early` on as `found`, after `turns` rounds if the highest logit is above 0."""
+    import onnx
+    from onnx import helper
+
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go_in"], ["go_out"]), helper.make_node("Identity", ["x_in"], ["x_out"])],
+        "round",
+        [
+            helper.make_tensor_value_info("number", onnx.TensorProto.INT64, ()),
+            helper.make_tensor_value_info("go_in", onnx.TensorProto.BOOL, ()),
+            helper.make_tensor_value_info("x_in", onnx.TensorProto.FLOAT, None),
+        ],
+        [
+            helper.make_tensor_value_info("go_out", onnx.TensorProto.BOOL, ()),
+            helper.make_tensor_value_info("x_out", onnx.TensorProto.FLOAT, None),
+        ],
+    )
+    return [
+        helper.make_node("ReduceMax", ["grid"], ["likely"], axes=[0, 1, 2, 3], keepdims=0),
+        helper.make_node("Sign", ["likely"], ["sign"]),
+        helper.make_node("Relu", ["sign"], ["is_there"]),
+        helper.make_node("Mul", ["is_there", "turns"], ["rounds"]),
+        helper.make_node("Cast", ["rounds"], ["count"], to=onnx.TensorProto.INT64),
+        helper.make_node("Loop", ["count", "go", "early"], ["found"], body=body),
+    ]
 
 
 def film(path: Path, *, seconds: float = 3.0, rate: int = 10, size: str = "320x240", red_from_s: float = 1.0) -> Path:

@@ -313,6 +313,7 @@ LOGIN = (
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>edgerun live</title>
 <link rel="icon" href="data:,">
+<link rel="icon" href="data:,">
 <style>"""
     + STYLE
     + """
