@@ -1,6 +1,6 @@
 """The newest frame of each source, and whose turn it is.
 
-A thread for each source waits for its frames. A frame that nobody has taken is replaced by the next one and counted as
+A single source is asked directly. Of several, each has a thread that waits for its frames. A frame that nobody has taken is replaced by the next one and counted as
 dropped, so what is answered is never older than one call of the model. The source that was served longest ago is
 served first, so that a fast camera does not starve a slow one.
 """
@@ -49,9 +49,10 @@ class Feeds:
         """What a source raised, if one did."""
         self._changed = threading.Condition()
         self._is_over = False
+        gathered = self.feeds if len(self.feeds) > 1 else ()
         self._threads = [
             threading.Thread(target=self._gather, args=(each,), name=f"edgerun {each.name}", daemon=True)
-            for each in self.feeds
+            for each in gathered
         ]
 
     def start(self) -> None:
@@ -63,6 +64,8 @@ class Feeds:
 
     def take(self, timeout_s: float) -> tuple[Feed, Frame] | None:
         """Return the waiting frame of the source that was served longest ago, or None if no frame came in time."""
+        if not self._threads:
+            return self._ask(self.feeds[0], timeout_s)
         deadline = time.monotonic() + timeout_s
         with self._changed:
             while True:
@@ -103,6 +106,13 @@ class Feeds:
         for thread in (*closing, *self._threads):
             if thread.ident is not None:
                 thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _ask(self, feed: Feed, timeout_s: float) -> tuple[Feed, Frame] | None:
+        frame = feed.source.newest(timeout_s)
+        if frame is None:
+            feed.has_ended = feed.source.status().state == "ended"
+            return None
+        return feed, frame
 
     def _gather(self, feed: Feed) -> None:
         try:

@@ -103,7 +103,7 @@ class Page:
         self._drawn_s: dict[str, float] = {}
         self._replies: deque[dict[str, Any]] = deque(maxlen=BACKLOG)
         self._is_over = False
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._supervise, name="edgerun page", daemon=True)
 
     def start(self) -> None:
@@ -123,7 +123,7 @@ class Page:
         with self._changed:
             self._is_over = True
             self._changed.notify()
-        process = self._process
+        process = self.process
         if process is not None:
             processes.kill_process(process)
         if self._thread.ident is not None:
@@ -166,7 +166,7 @@ class Page:
     def _run_once(self) -> int:
         handle = self._socket.fileno()
         self._viewers, self._listeners, self._sent_events = {}, 0, max(0, self._event_count - len(self._events))
-        self._process = process = processes.start_function(
+        self.process = process = processes.start_function(
             SERVER, [str(handle)], reads_input=True, stdout=subprocess.PIPE, pass_fds=(handle,)
         )
         assert process.stdin and process.stdout

@@ -10,7 +10,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 from edgekit.device.live.sources import address
-from edgekit.device.live.sources.base import Source, SourceOptions, SourceStatus, sample_for
+from edgekit.device.live.sources.base import Source, SourceStatus, sample_for
+from edgekit.device.live.sources.options import SourceOptions
 from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:

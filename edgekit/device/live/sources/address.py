@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote, urlsplit
 from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
-    from edgekit.device.live.sources.base import SourceOptions
+    from edgekit.device.live.sources.options import SourceOptions
 
 VARIABLE = re.compile(r"\$\{([^}]*)\}")
 LOGIN = re.compile(r"(?<=//)[^/@\s]*@")
@@ -136,7 +136,8 @@ def scheme_of(text: str) -> str:
     match = re.match(r"([a-z][a-z0-9+]+):", text)
     if match and not os.path.exists(text):
         return match[1]
-    return text if text in WITHOUT_ADDRESS else "file"
+    bare = text.partition("#")[0]
+    return bare if bare in WITHOUT_ADDRESS else "file"
 
 
 def hide(text: str) -> str:

@@ -20,7 +20,7 @@ from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
     from edgekit.device.live.sources.address import Address
-    from edgekit.device.live.sources.base import SourceOptions
+    from edgekit.device.live.sources.options import SourceOptions
     from edgekit.runner.bundle.manifest import RawSpec
 
 SCHEMES = ("alsa",)

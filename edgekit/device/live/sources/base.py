@@ -11,7 +11,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from edgekit.runner.inputs import picture, raw_frames
 
 if TYPE_CHECKING:
     from edgekit.device.live.sources.address import Address
+    from edgekit.device.live.sources.options import SourceOptions
     from edgekit.runner.bundle.manifest import RawSpec
 
 FIRST_RETRY_S = 0.5
@@ -34,48 +35,8 @@ FIRST_FRAME_S = 20.0
 FREEZE_S = 10.0
 STARTING, RUNNING, RECONNECTING, FROZEN, ENDED = "starting", "running", "reconnecting", "frozen", "ended"
 PICTURE, AUDIO, ROWS = "picture", "audio", "rows"
-FLIPS = ("", "horizontal", "vertical", "both")
 BLOCK_ROWS = 64
 """Rows of a frame that are compared at a time, because most frames differ from the one before in their first rows."""
-
-
-@dataclass(frozen=True)
-class SourceOptions:
-    """What a user may choose for a source. Unset values are None or empty."""
-
-    name: str = "camera"
-    rate: float | None = None
-    """Frames a second at most; windows a second for sound."""
-    rotate: int = 0
-    """Degrees clockwise by which pictures are turned: 0, 90, 180 or 270."""
-    flip: str = ""
-    """One of FLIPS, after the turn."""
-    size: tuple[int, int] | None = None
-    """Width and height asked of a camera on this device."""
-    freeze_s: float | None = None
-    """Seconds of the same bytes after which the state is `frozen`; 0 never. By default FREEZE_S, and never for rows."""
-    realtime: bool = True
-    """Whether a file is played at its own speed. If not, each frame waits until it is taken, and none is dropped."""
-    loop: bool = False
-    """Whether a file begins again at its end."""
-    hop: int | None = None
-    """Samples or rows between the starts of two windows. By default as the bundle declares, else half a window."""
-    username: str = field(default="", repr=False)
-    password: str = field(default="", repr=False)
-    password_file: str = ""
-    """A file whose first line is the password."""
-
-    def __post_init__(self) -> None:
-        if self.rate is not None and not 0 < self.rate <= 1000:
-            raise InputError(f"rate: got {self.rate!r}; use a number above 0 and up to 1000")
-        if self.rotate not in (0, 90, 180, 270):
-            raise InputError(f"rotate: got {self.rotate!r}; use 0, 90, 180 or 270 degrees clockwise")
-        if self.flip not in FLIPS:
-            raise InputError(f"flip: got {self.flip!r}; use {', '.join(FLIPS[1:])}, or leave it out")
-        if self.size is not None and (len(self.size) != 2 or not all(1 <= side <= 16384 for side in self.size)):
-            raise InputError(f"size: got {self.size!r}; use width and height in pixels, such as 640x480")
-        if self.freeze_s is not None and not 0 <= self.freeze_s <= 86400:
-            raise InputError(f"freeze_s: got {self.freeze_s!r}; use seconds from 0, which is never")
 
 
 @dataclass(frozen=True)
@@ -164,7 +125,7 @@ class Source(ABC):
     has_size: ClassVar[bool] = False
     """Whether a size can be asked of it."""
     limits_rate: ClassVar[bool] = False
-    """Whether `_connect` gives no more frames a second than `rate` says. If not, those that come too early are left out."""
+    """Whether `_connect` itself keeps to `rate`. If not, frames that come too early are left out."""
 
     def __init__(self, address: Address, options: SourceOptions, raw: RawSpec) -> None:
         self.name, self.address, self.options, self.raw = options.name, address, options, raw
@@ -224,8 +185,8 @@ class Source(ABC):
     def _connect(self) -> Iterator[np.ndarray]:
         """Connect, and yield each picture or sample as it arrives, until the end. Raises InputError on a failure."""
 
-    def _disconnect(self) -> None:
-        """Make `_connect` end soon. Called from another thread, perhaps repeatedly."""
+    def _disconnect(self) -> None:  # noqa: B027
+        """Make `_connect` end soon, if it does not look at `_closed`. Called from any thread, perhaps repeatedly."""
 
     def _waits(self) -> bool:
         """Whether each frame waits until it is taken."""

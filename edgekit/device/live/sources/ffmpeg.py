@@ -35,21 +35,21 @@ OLDEST = (4, 4)
 PICTURE_SIZE = re.compile(rb"\[Parsed_showinfo.* n: *\d+ .* s:(\d+)x(\d+) ")
 PROTOCOLS = "pipe,rtsp,rtp,udp,tcp,tls,crypto,http,https"
 QUICK_START = {"analyzeduration": "1000000", "fpsprobesize": "0"}
-"""Options with which ffmpeg looks at a stream only until it knows its size, and not for seconds to estimate its rate."""
+"""Options with which ffmpeg does not look at a stream for seconds to estimate its rate."""
 PIPE_BYTES = 1 << 20
 F_SETPIPE_SZ = 1031
 UNREACHABLE = r"connection refused|timed out|no route to host|unreachable|failed to resolve|name or service not known"
 REASONS = (
     (UNREACHABLE, "{detail}; check that it is switched on, its address and the network"),
-    (r"401 unauthori[sz]ed|authorization failed", "wrong user name or password; use user:${{VARIABLE}}@ or password_file"),
+    (r"401 unauthori[sz]ed|authorization failed", "wrong user name or password; use user:${{NAME}}@ or password_file"),
     (r"403 forbidden", "this user may not see it; ask for the right in the camera's settings"),
     (r"404 not found|454 session not found", "there is no such stream; check the path after the host"),
     (r"device or resource busy", "in use by another program; end that, or use another camera"),
     (r"permission denied", "no permission; add the user to the group that owns it: sudo usermod -aG video $USER"),
-    (r"no such file or directory|no such device", "not there; check the path, and for a camera its plug: ls /dev/video*"),
+    (r"no such file or directory|no such device", "not there; check the path and the plug"),
     (r"decoder .*not found|no decoder|unknown decoder|unsupported codec|codec .* not found|decoding requested, but no",
-     "this ffmpeg lacks a decoder: {detail}; install a full build: sudo apt install ffmpeg"),
-    (r"unknown input format|protocol not found", "this ffmpeg lacks a part: {detail}; install a full build: sudo apt install ffmpeg"),
+     "this ffmpeg lacks a decoder: {detail}; run: sudo apt install ffmpeg"),
+    (r"unknown input format|protocol not found", "this ffmpeg lacks a part: {detail}; run: sudo apt install ffmpeg"),
     (r"no cameras available", "no camera; check the cable, and look for it: rpicam-hello --list-cameras"),
     (r"failed to acquire camera|pipeline handler in use", "in use by another program; end that"),
     (r"inappropriate ioctl|not a video capture device", "not a camera; look for another: v4l2-ctl --list-devices"),
@@ -94,8 +94,8 @@ class FfmpegSource(base.Source):
         shown = self.address.shown
         if self._is_unreachable:
             self._knock()
-        program, version = find(shown)
         source = self._input()
+        program, version = find(shown)
         process, log = self._start(command(program, version, source, self.options.rate), source)
         assert process.stdout is not None
         with suppress(OSError, ImportError):
@@ -110,14 +110,14 @@ class FfmpegSource(base.Source):
         while True:
             try:
                 size = log.sizes.get(timeout=wait_s)
-            except queue.Empty:
+                if size is None:
+                    break
+                width, height = size
+                picture = np.empty((height, width, 3), np.uint8)
+                if not _fill(process.stdout, memoryview(picture).cast("B"), stall_s):
+                    break
+            except (queue.Empty, TimeoutError):
                 raise InputError(f"{shown}: no frame for {wait_s:.0f} s; check the camera and the network") from None
-            if size is None:
-                break
-            width, height = size
-            picture = np.empty((height, width, 3), np.uint8)
-            if not _fill(process.stdout, memoryview(picture).cast("B"), stall_s):
-                break
             yield picture
             has_frames, wait_s = True, stall_s
         self._explain(process, log, has_frames)
@@ -216,7 +216,8 @@ def command(program: str, version: tuple[int, int], source: Input, rate: float |
     passthrough = ["-fps_mode", "passthrough"] if version >= (5, 1) else ["-vsync", "passthrough"]
     return [
         program, "-hide_banner", "-nostats", "-nostdin", "-loglevel", "level+info", *source.arguments, "-map", "0:v:0",
-        "-vf", ",".join(filters), "-autoscale", "0", *passthrough, "-f", "rawvideo", "pipe:1",
+        "-vf", ",".join(filters), "-autoscale", "0", *passthrough, "-flush_packets", "1",
+        "-f", "rawvideo", "pipe:1",
     ]  # fmt: skip
 
 
@@ -291,14 +292,14 @@ def reason_of(lines: list[str], code: int | None) -> tuple[str, bool]:
 
 
 def _fill(stream: Any, view: memoryview, stall_s: float | None) -> bool:
-    """Fill the view. Returns False if the stream ends before, or nothing arrives for so long."""
+    """Fill the view. Returns False if the stream ends before. Raises TimeoutError if nothing arrives for so long."""
     poll = select.poll() if stall_s and hasattr(select, "poll") else None
     if poll is not None:
         poll.register(stream.fileno(), select.POLLIN | select.POLLHUP)
     filled = 0
     while filled < len(view):
         if poll is not None and not poll.poll((stall_s or 0) * 1000):
-            return False
+            raise TimeoutError
         count = stream.readinto(view[filled:])
         if not count:
             return False

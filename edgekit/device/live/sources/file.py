@@ -19,7 +19,7 @@ from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import picture
 
 if TYPE_CHECKING:
-    from edgekit.device.live.sources.base import SourceOptions
+    from edgekit.device.live.sources.options import SourceOptions
     from edgekit.runner.bundle.manifest import RawSpec
 
 SCHEMES = ("file",)

@@ -19,7 +19,7 @@ from edgekit.runner.streaming.window_cutter import WindowCutter
 
 if TYPE_CHECKING:
     from edgekit.device.live.sources.address import Address
-    from edgekit.device.live.sources.base import SourceOptions
+    from edgekit.device.live.sources.options import SourceOptions
     from edgekit.runner.bundle.manifest import RawSpec
 
 SEPARATORS = re.compile(r"[,;\t ]+")
@@ -102,7 +102,7 @@ class RowSource(base.Source):
     def __init__(self, address: Address, options: SourceOptions, raw: RawSpec) -> None:
         super().__init__(address, options, raw)
         self._ignored = 0
-        if raw.dtype != "float32":
+        if self.kind == base.ROWS and raw.dtype != "float32":
             raise InputError(f"{address.shown}: the bundle takes rows of {raw.dtype}; only float32 ones can be live")
         if raw.kind == "window":
             stream.window_hop(raw, options.hop, False)

@@ -16,7 +16,7 @@ from edgekit.device.live.sources import address, base, ffmpeg
 from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
-    from edgekit.device.live.sources.base import SourceOptions
+    from edgekit.device.live.sources.options import SourceOptions
     from edgekit.runner.bundle.manifest import RawSpec
 
 SCHEMES = ("rpicam",)

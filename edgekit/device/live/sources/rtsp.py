@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from edgekit.device.live.sources import address, ffmpeg
 
 if TYPE_CHECKING:
-    from edgekit.device.live.sources.base import SourceOptions
+    from edgekit.device.live.sources.options import SourceOptions
     from edgekit.runner.bundle.manifest import RawSpec
 
 SCHEMES = ("rtsp", "rtsps")

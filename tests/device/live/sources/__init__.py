@@ -1,0 +1,1 @@
+"""Sources of frames, with real streams on loopback."""
