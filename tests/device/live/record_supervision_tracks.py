@@ -38,11 +38,11 @@ def tracks(seed: int) -> list[dict[str, list[int]]]:
         for index, track in zip(tracked.data.get("index", ()), tracked.tracker_id):
             ids[int(index)] = int(track)
         rows = np.hstack((detections.xyxy, detections.confidence[:, None]))
-        found: list[Any] = by_tracks.update_with_tensors(rows)
-        frames.append({"tracks": sorted(each.external_track_id for each in found), "ids": ids})
+        activated: list[Any] = by_tracks.update_with_tensors(rows)
+        frames.append({"tracks": sorted(each.external_track_id for each in activated), "ids": ids})
     return frames
 
 
 if __name__ == "__main__":
     record = {"supervision": version("supervision"), "scenes": [tracks(seed) for seed in SEEDS]}
-    RECORD.write_text(json.dumps(record, separators=(",", ":")).replace("]},{", "]},\n{") + "\n")
+    RECORD.write_text(json.dumps(record, separators=(",", ":")).replace("]}],[{", "]}],\n[{") + "\n")

@@ -25,15 +25,12 @@ CONFIG = {
 
 def stream() -> list[Answer]:
     """The scenes of the tracker on two sources."""
-    return [
-        answer(
-            boxes(*(("person", score, tuple(box)) for box, score in zip(found, scores, strict=True))),
-            number,
-            source=name,
-        )
-        for seed, name in ((5, "door"), (6, "yard"))
-        for number, (found, scores) in enumerate(scene(seed))
-    ]
+    answers = []
+    for seed, source in ((5, "door"), (6, "yard")):
+        for number, (sides, scores) in enumerate(scene(seed)):
+            result = [("person", score, tuple(box)) for box, score in zip(sides, scores, strict=True)]
+            answers.append(answer(boxes(*result), number, source=source))
+    return answers
 
 
 def write(path: Path, answers: list[Answer]) -> Path:

@@ -161,10 +161,10 @@ class _ObjectTracker:
 
     def objects(self, seen: Observation) -> TrackedObjects:
         if seen is not self._seen:
-            found = [each for each in seen.readings if each.label in self._labels or not self._labels]
-            boxes, scores = np.array([each.sides for each in found]), np.array([each.score for each in found])
-            ids = self._tracker.update(boxes, scores, [each.label for each in found])
-            by_track = {track: each for track, each in zip(ids, found) if track}
+            matching = [each for each in seen.readings if each.label in self._labels or not self._labels]
+            boxes, scores = np.array([each.sides for each in matching]), np.array([each.score for each in matching])
+            ids = self._tracker.update(boxes, scores, [each.label for each in matching])
+            by_track = {track: each for track, each in zip(ids, matching) if track}
             remembered = frozenset(each.id for each in self._tracker.tracks)
             self._seen, self._objects = seen, TrackedObjects(by_track, remembered)
         return self._objects

@@ -21,8 +21,8 @@ def answer(content: Any, number: int = 0, time_s: float | None = None, source: s
     return Answer(source, number, at_s, SIZE, content)
 
 
-def boxes(*found: Box) -> dict[str, Any]:
-    return Detection([DetectedBox(*each) for each in found], {"run": 1.0}).to_dict()
+def boxes(*result: Box) -> dict[str, Any]:
+    return Detection([DetectedBox(*each) for each in result], {"run": 1.0}).to_dict()
 
 
 def person(score: float = 0.9, x: float = 300.0, y: float = 400.0, label: str = "person") -> Box:
@@ -40,6 +40,6 @@ def events(rules: Rules, contents: Iterable[Any], step_s: float = 0.1) -> list[E
     return [event for number, each in stream for event in rules.update(answer(each, number, START_S + number * step_s))]
 
 
-def changes(found: Sequence[Event]) -> list[tuple[int, str]]:
+def changes(result: Sequence[Event]) -> list[tuple[int, str]]:
     """Frame and kind of each event."""
-    return [(each.frame, each.kind) for each in found]
+    return [(each.frame, each.kind) for each in result]

@@ -28,8 +28,8 @@ def path(*xs: float, y: float = 400.0) -> list[dict[str, Any]]:
     return [boxes(person(x=each, y=y)) for each in places]
 
 
-def counts(found: Sequence[Event]) -> list[tuple[Any, ...]]:
-    return [(each.details["count"], each.details.get("direction")) for each in found]
+def counts(result: Sequence[Event]) -> list[tuple[Any, ...]]:
+    return [(each.details["count"], each.details.get("direction")) for each in result]
 
 
 def test_an_object_that_crosses_a_line_is_counted() -> None:
@@ -95,27 +95,27 @@ def test_only_its_labels_are_counted() -> None:
     st.lists(st.tuples(st.integers(0, 40), st.sampled_from([1, -1]), st.integers(4, 12), st.booleans()), max_size=3),
     st.sampled_from(["tracks", "crossings"]),
 )
-def test_the_count_is_the_number_of_crossings(walks: list[tuple[int, int, int, bool]], count: str) -> None:
+def test_the_count_is_the_number_of_crossings(passages: list[tuple[int, int, int, bool]], count: str) -> None:
     """Persons in lanes of their own, who begin at some time, go to one side at some speed, and return or not."""
     frames: list[list[Any]] = [[] for _ in range(200)]
     expected = 0
-    for lane, (first, sign, speed, returns) in enumerate(walks):
+    for lane, (first, sign, speed, returns) in enumerate(passages):
         y = 120.0 + 150 * lane
         half = [320.5 + sign * speed * step for step in range(-12, 13)]
         places = half + half[::-1] if returns else half
         for number, x in enumerate(places):
             frames[first + number].append(person(x=x, y=y))
         expected += 1 + returns
-    found = events(detector(line=STEEP, count=count), [boxes(*each) for each in frames])
-    assert [each.details["count"] for each in found] == list(range(1, expected + 1))
-    assert len({each.id for each in found}) == len(found)
+    result = events(detector(line=STEEP, count=count), [boxes(*each) for each in frames])
+    assert [each.details["count"] for each in result] == list(range(1, expected + 1))
+    assert len({each.id for each in result}) == len(result)
 
 
 def test_an_object_in_a_zone_is_counted_once() -> None:
     stream = path(400, 200, 400, 200)
-    found = events(detector(zone=LEFT_HALF, count="tracks"), stream)
-    assert [(each.details["count"], each.details["track"]) for each in found] == [(1, 1)]
-    assert 200 < found[0].details["box"][0] <= 300
+    result = events(detector(zone=LEFT_HALF, count="tracks"), stream)
+    assert [(each.details["count"], each.details["track"]) for each in result] == [(1, 1)]
+    assert 200 < result[0].details["box"][0] <= 300
 
 
 def test_an_object_is_counted_after_it_has_stayed() -> None:
@@ -132,8 +132,8 @@ def crowd(*numbers: int) -> list[dict[str, Any]]:
 
 
 def test_an_occupancy_follows_the_number_of_objects() -> None:
-    found = events(detector(count="occupancy"), crowd(1, 2, 2, 3, 3, 3, 1, 0))
-    assert [(each.frame, each.details["count"]) for each in found] == [(0, 1), (2, 2), (4, 3), (6, 1), (7, 0)]
+    result = events(detector(count="occupancy"), crowd(1, 2, 2, 3, 3, 3, 1, 0))
+    assert [(each.frame, each.details["count"]) for each in result] == [(0, 1), (2, 2), (4, 3), (6, 1), (7, 0)]
 
 
 def test_an_occupancy_changes_after_it_has_stayed() -> None:
@@ -142,24 +142,24 @@ def test_an_occupancy_changes_after_it_has_stayed() -> None:
     The third person comes in frame 11, and has a track from frame 12 on.
     """
     stream = crowd(*[2] * 8, 0, 2, 2, *[3] * 3, *[4] * 2, *[3] * 8, *[0] * 8)
-    found = events(detector(count="occupancy", off_after_s=0.5), stream)
-    assert [each.details["count"] for each in found] == [2, 3, 4, 3, 0]
-    found = events(detector(count="occupancy", on_after_s=0.5, off_after_s=0.5), stream)
-    assert [(each.frame, each.details["count"]) for each in found] == [(5, 2), (17, 3), (29, 0)]
+    result = events(detector(count="occupancy", off_after_s=0.5), stream)
+    assert [each.details["count"] for each in result] == [2, 3, 4, 3, 0]
+    result = events(detector(count="occupancy", on_after_s=0.5, off_after_s=0.5), stream)
+    assert [(each.frame, each.details["count"]) for each in result] == [(5, 2), (17, 3), (29, 0)]
 
 
 @given(st.lists(st.integers(0, 4), max_size=40), st.floats(0, 1), st.floats(0, 1))
 def test_an_occupancy_never_repeats_a_number(numbers: list[int], on_after_s: float, off_after_s: float) -> None:
-    found = events(detector(count="occupancy", on_after_s=on_after_s, off_after_s=off_after_s), crowd(*numbers))
-    reported = [0, *(each.details["count"] for each in found)]
+    result = events(detector(count="occupancy", on_after_s=on_after_s, off_after_s=off_after_s), crowd(*numbers))
+    reported = [0, *(each.details["count"] for each in result)]
     assert all(first != second for first, second in zip(reported, reported[1:], strict=False))
     assert all(0 <= each <= max(numbers, default=0) for each in reported)
 
 
 def test_rules_that_watch_the_same_objects_agree_about_their_tracks() -> None:
     config = {"in": {"line": STEEP, "direction": "right"}, "out": {"line": STEEP, "direction": "left"}}
-    found = events(Rules.from_config(config, LABELS, "detection", SIZE), path(200, 440, 200))
-    assert [(each.rule, each.details["track"]) for each in found] == [("in", 1), ("out", 1)]
+    result = events(Rules.from_config(config, LABELS, "detection", SIZE), path(200, 440, 200))
+    assert [(each.rule, each.details["track"]) for each in result] == [("in", 1), ("out", 1)]
 
 
 def test_answers_without_boxes_are_refused() -> None:

@@ -27,8 +27,8 @@ def scores(*values: float) -> list[dict[str, Any]]:
 
 
 def test_a_label_goes_on_and_off() -> None:
-    found = events(detector(label="person"), [NOTHING, boxes(person(0.6), person(0.8)), NOTHING])
-    assert [each.to_dict() for each in found] == [
+    result = events(detector(label="person"), [NOTHING, boxes(person(0.6), person(0.8)), NOTHING])
+    assert [each.to_dict() for each in result] == [
         {
             "id": "1700000000200.1.rule.on.door",
             "rule": "rule",
@@ -86,14 +86,14 @@ def test_most_of_the_last_frames_decide() -> None:
 
 def test_several_objects_are_needed() -> None:
     one, two = boxes(person(0.9)), boxes(person(0.9), person(0.7), person(0.4))
-    found = events(detector(label="person", at_least=2), [one, two, one])
-    assert [(each.kind, each.score) for each in found] == [("on", 0.7), ("off", 0.0)]
+    result = events(detector(label="person", at_least=2), [one, two, one])
+    assert [(each.kind, each.score) for each in result] == [("on", 0.7), ("off", 0.0)]
 
 
 @pytest.mark.parametrize(("point", "expected"), [("bottom", []), ("center", [(0, "on")])])
 def test_an_object_is_in_a_zone_by_its_point(point: str, expected: list[tuple[int, str]]) -> None:
-    """The upper 7 tenths of the picture, in shares and in pixels; the person stands at 400 of 480 rows."""
-    for zone in ([[0, 0], [1, 0], [1, 0.7], [0, 0.7]], [[0, 0], [640, 0], [640, 336], [0, 336]]):
+    """The upper three quarters of the picture, in shares and in pixels; the person stands at 400 of 480 rows."""
+    for zone in ([[0, 0], [1, 0], [1, 0.75], [0, 0.75]], [[0, 0], [640, 0], [640, 360], [0, 360]]):
         rules = detector(zone=zone, point=point)
         assert changes(events(rules, [boxes(person())])) == expected
 
@@ -105,20 +105,20 @@ def test_an_object_at_the_border_is_in_a_zone_that_ends_there() -> None:
 
 def test_each_source_has_its_own_state() -> None:
     rules, here = detector(label="person"), boxes(person())
-    found = [rules.update(answer(here, source=source)) for source in ("door", "yard", "door")]
-    assert [[each.source for each in per_answer] for per_answer in found] == [["door"], ["yard"], []]
+    result = [rules.update(answer(here, source=source)) for source in ("door", "yard", "door")]
+    assert [[each.source for each in per_answer] for per_answer in result] == [["door"], ["yard"], []]
     only = detector(label="person", sources="yard")
     assert [len(only.update(answer(here, source=source))) for source in ("door", "yard")] == [0, 1]
 
 
 def test_a_clock_that_is_set_back_stops_no_rule() -> None:
     """The clock goes back an hour in frame 5."""
-    rules, found = detector(on_after_s=1), []
+    rules, result = detector(on_after_s=1), []
     for number in range(30):
         time_s = START_S + number / 10 - (3600 if number >= 5 else 0)
-        found += rules.update(answer(boxes(person()), number, time_s))
-    assert changes(found) == [(11, "on")]
-    assert found[0].time_s == START_S + 1.1 - 3600
+        result += rules.update(answer(boxes(person()), number, time_s))
+    assert changes(result) == [(11, "on")]
+    assert result[0].time_s == START_S + 1.1 - 3600
 
 
 def classification(*probabilities: float) -> dict[str, Any]:
@@ -171,11 +171,8 @@ def anomaly(score: float) -> dict[str, Any]:
 def test_an_anomaly_has_the_limit_of_the_bundle_or_an_own_one() -> None:
     stream = [anomaly(each) for each in (1.0, 2.5, 1.0, 4.0)]
     own = events(Rules.from_config({"a": {}}, ["good", "bad"], "anomaly"), stream)
-    assert [(each.frame, each.kind, each.label) for each in own] == [
-        (1, "on", "bad"),
-        (2, "off", "bad"),
-        (3, "on", "bad"),
-    ]
+    assert changes(own) == [(1, "on"), (2, "off"), (3, "on")]
+    assert {each.label for each in own} == {"bad"}
     assert changes(events(Rules.from_config({"a": {"above": 3}}, ["good", "bad"], "anomaly"), stream)) == [(3, "on")]
 
 
@@ -207,10 +204,10 @@ STREAM = st.lists(st.lists(st.floats(0, 1), max_size=3), max_size=60)
 
 @given(OPTIONS, STREAM)
 def test_on_and_off_alternate_with_their_times(options: dict[str, Any], stream: list[list[float]]) -> None:
-    found = events(detector(**options), [boxes(*map(person, each)) for each in stream])
-    assert [each.kind for each in found] == list(itertools.islice(itertools.cycle(["on", "off"]), len(found)))
-    assert len({each.id for each in found}) == len(found)
-    for first, second in itertools.pairwise(found):
+    result = events(detector(**options), [boxes(*map(person, each)) for each in stream])
+    assert [each.kind for each in result] == list(itertools.islice(itertools.cycle(["on", "off"]), len(result)))
+    assert len({each.id for each in result}) == len(result)
+    for first, second in itertools.pairwise(result):
         least = options.get("off_after_s" if first.kind == "on" else "cool_down_s", 0)
         assert second.time_s - first.time_s >= least - 0.001
         if second.kind == "off":
@@ -225,8 +222,8 @@ def test_nothing_happens_without_objects(options: dict[str, Any], frames: int) -
 @given(OPTIONS, st.floats(0.5, 1))
 def test_what_stays_goes_on_once_and_ends_once(options: dict[str, Any], score: float) -> None:
     stream = [boxes(person(score), person(score))] * 40 + [NOTHING] * 40
-    found = events(detector(**options), stream)
+    result = events(detector(**options), stream)
     majority_s = (options.get("majority", 1) // 2) / 10
     first = math.ceil((options.get("on_after_s", 0) + majority_s) * 10 - 0.011)
-    assert changes(found)[0] == (first, "on")
-    assert [each.kind for each in found] == ["on", "off"]
+    assert changes(result)[0] == (first, "on")
+    assert [each.kind for each in result] == ["on", "off"]
