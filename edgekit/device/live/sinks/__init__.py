@@ -19,7 +19,7 @@ from edgekit.device.live.sinks.base import (
 )
 from edgekit.runner.errors import InputError
 
-MODULES = ("mqtt", "jsonl")
+MODULES = ("mqtt", "webhook", "command", "gpio", "jsonl", "folder")
 """Each has `SCHEMES`, `OPTIONS` and `open(address, options, context)`."""
 SCHEME = re.compile(r"([a-z0-9+]+):")
 COMMON_OPTIONS = ("rules", "kinds")

@@ -203,6 +203,11 @@ def to_json(event: Event, context: SinkContext) -> bytes:
     return json.dumps({**event.to_dict(), "device": context.device_id}, separators=(",", ":")).encode()
 
 
+def device_end(context: SinkContext) -> bytes:
+    """Return the end that the JSON objects of this device, and of no other, have."""
+    return json.dumps({"device": context.device_id}, separators=(",", ":")).encode()[1:]
+
+
 def wait_until(condition: Callable[[], object], wake: threading.Event, timeout_s: float) -> bool:
     """Wait until the condition holds, looking again whenever `wake` is set. Returns whether it holds."""
     deadline = time.monotonic() + timeout_s

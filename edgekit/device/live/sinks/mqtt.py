@@ -1,28 +1,28 @@
 """MQTT 3.1.1 by paho-mqtt: events as JSON on PREFIX/SOURCE/RULE, whatever happens to the broker or the connection.
 
-Topics, all with QoS 1 unless stated:
+Topics, with QoS 1 unless stated otherwise:
 
     PREFIX/SOURCE/RULE                          each event
     PREFIX/device/DEVICE/availability           `online`, and `offline` as the last will; retained
-    PREFIX/device/DEVICE/position               how far the queue has been published; retained, QoS 0
+    PREFIX/device/DEVICE/echo                   asks whether all echoes have arrived; QoS 0
     PREFIX/device/DEVICE/state/SOURCE/RULE      with `home_assistant`: ON, OFF or a count; retained
     PREFIX/device/DEVICE/picture/SOURCE         with `home_assistant`: the JPEG file of the last event; retained, QoS 0
 
 What is guaranteed: every event that reached the queue on disk arrives at the broker at least once, in order and with
-the same `id`, unless the queue overflows, which is counted. A receiver that ignores an `id` that it knows sees each
-event once. QoS 1 alone allows repetitions, and an acknowledged message may still be lost with a broker that is killed
-before it has saved it. Two things make both rare:
+the same bytes, unless the queue overflows, which is counted. A receiver that ignores an `id` that it knows sees each
+event once. QoS 1 alone repeats an event whose acknowledgement is lost with the connection, and loses an acknowledged
+one with a broker that is killed before it has saved it. Against both, the sink subscribes to its own events in a
+persistent session, and always holds back the acknowledgement of the last echo:
 
-- After each event, the number of its record is published as a retained message. A new connection first reads that
-  number. Records up to it are with the broker even if their acknowledgements were lost, so they are not sent again.
+- A broker adds an event to all sessions at once. After a new connection it first sends the echoes that were not
+  acknowledged. Events up to the last echo are with the broker, and are not sent again.
 - A record stays in the queue for some seconds after its acknowledgement. If the broker was restarted meanwhile from an
-  older state, the number tells which records it has lost, and these are sent again.
+  older state, the last echo tells which events it has lost, and these are sent again.
 
-So nothing is repeated over a cut connection or a restart of the device. If a broker is killed, what it had passed on
-but not saved is repeated. A subscriber that must miss nothing needs a persistent session (`clean_session` false, QoS
-1), and a broker that saves at each change; in mosquitto, `persistence true`, `autosave_on_changes true` and
-`autosave_interval 1`. This sink needs no persistent session, because it subscribes to nothing but that number, and
-does not let paho-mqtt send anything again by itself.
+So nothing is repeated over a cut connection or a restart of this device. If a broker is killed, an event that it had
+passed on and not saved is repeated, and the broker itself repeats to a subscriber what it does not know to be
+acknowledged. A subscriber that must miss nothing needs a persistent session (`clean_session` false) with QoS 1 and a
+broker that saves each change: in mosquitto, `persistence true`, `autosave_on_changes true` and `autosave_interval 1`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,11 @@ from __future__ import annotations
 import collections
 import json
 import os
-import re
 import socket
 import threading
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,6 +49,7 @@ from edgekit.device.live.sinks.base import (
     UnreachableError,
     check_folder,
     count_option,
+    device_end,
     flag_option,
     text_option,
     to_json,
@@ -86,7 +86,7 @@ IN_FLIGHT = 20
 """How many events may be sent and not yet acknowledged."""
 PAUSES_S = (0.5, 5.0)
 LATE_S = 0.3
-"""How long after its own message a broker may send a retained one."""
+"""How much later than the answer to our question an echo may arrive."""
 RESET = b'{"reset":true}'
 """A record that says that all rules are off, because the process has started."""
 
@@ -203,7 +203,7 @@ class Mqtt(Sink):
         backoff = Backoff(*PAUSES_S)
         will = self._topics.availability, OFFLINE
         while not self._closing.is_set():
-            connection = _Connection(self._settings, self._client_id, self._wake, will)
+            connection = _Connection(self._settings, self._client_id, self._wake, will, device_end(self._context))
             try:
                 connection.open()
                 self._announce(connection)
@@ -228,13 +228,19 @@ class Mqtt(Sink):
 
     def _resume(self, connection: _Connection, queue: DiskQueue) -> _Unsettled:
         """Return the records in the queue that the broker already has. The others are to be sent."""
-        unsettled: _Unsettled = collections.deque()
+        topics = [self._topics.event(source, rule) for source in self._context.sources for rule in self._context.rules]
+        echoes = connection.echoes(topics, self._topics.echo, is_asking=queue.after(0) is not None)
+        records, last = [], 0
         record = queue.after(0)
-        position = connection.read_position(self._topics.position, queue.id) if record else 0
-        while record and record[0] <= position:
-            unsettled.append((record[0], time.monotonic()))
-            self._count(*record)
+        while record and echoes:
+            records.append(record)
+            last = record[0] if record[1] in echoes else last
             record = queue.after(record[0])
+        unsettled: _Unsettled = collections.deque()
+        for record in records:
+            if record[0] <= last:
+                unsettled.append((record[0], time.monotonic()))
+                self._count(*record)
         self._acknowledged = len(unsettled)
         return unsettled
 
@@ -254,7 +260,7 @@ class Mqtt(Sink):
             following = queue.after(cursor) if len(in_flight) < IN_FLIGHT else None
             if following:
                 cursor = following[0]
-                in_flight[self._publish(connection, *following, queue.id)] = (*following, time.monotonic())
+                in_flight[self._publish(connection, following[1])] = (*following, time.monotonic())
                 continue
             self._publish_pictures(connection)
             if oldest and time.monotonic() - oldest[2] > ACKNOWLEDGE_S:
@@ -273,7 +279,7 @@ class Mqtt(Sink):
             queue.done(settled)
         self._acknowledged = len(unsettled)
 
-    def _publish(self, connection: _Connection, sequence: int, record: bytes, queue_id: str) -> int:
+    def _publish(self, connection: _Connection, record: bytes) -> int:
         """Publish all messages of a record. Returns the number of the last that the broker acknowledges."""
         states: Mapping[str, str | None] = {}
         mid = None
@@ -289,7 +295,6 @@ class Mqtt(Sink):
                 mid = connection.publish(topic, state, retain=True)
         if mid is None:  # there is nothing to say, but the record needs an acknowledgement
             mid = connection.publish(self._topics.availability, ONLINE, retain=True)
-        connection.publish(self._topics.position, f"{queue_id} {sequence}", qos=0, retain=True)
         return mid
 
     def _publish_pictures(self, connection: _Connection) -> None:
@@ -310,24 +315,37 @@ _Unsettled = collections.deque[tuple[int, float]]
 
 
 class _Connection:
-    """One connection of paho-mqtt. Its thread only notes what arrives and sets `wake`; it never connects again."""
+    """One connection of paho-mqtt. Its thread only notes what arrives and sets `wake`; it never connects again.
+
+    With `own`, the end of the events of this device, the session is persistent, and of the events that come back the
+    last one is not acknowledged.
+    """
 
     def __init__(
-        self, settings: Settings, client_id: str, wake: threading.Event, will: tuple[str, str] | None = None
+        self,
+        settings: Settings,
+        client_id: str,
+        wake: threading.Event,
+        will: tuple[str, str] | None = None,
+        own: bytes = b"",
     ) -> None:
         client = _paho()
-        self._settings, self._wake = settings, wake
+        self._settings, self._wake, self._own = settings, wake, own
         self.acknowledged: collections.deque[int] = collections.deque()
         """Numbers of messages that the broker has acknowledged and nobody has read yet."""
-        self._messages: collections.deque[tuple[bytes, bool]] = collections.deque(maxlen=100)
+        self._echoes: set[bytes] | None = set()
+        self._held: int | None = None
+        self._question, self._is_answered = os.urandom(8), False
         self._answer: str | None = None
+        self._has_session = False
         self._ended = threading.Event()
         self._client = client.Client(
             client.CallbackAPIVersion.VERSION2,
             client_id,
-            clean_session=True,
+            clean_session=not own,
             protocol=client.MQTTv311,
             reconnect_on_failure=False,
+            manual_ack=True,
         )
         self._client.connect_timeout = CONNECT_S
         self._client.max_inflight_messages_set(0)
@@ -375,23 +393,19 @@ class _Connection:
             raise UnreachableError(f"sink {self._settings.name}: a message was not taken; connecting again")
         return int(info.mid)
 
-    def read_position(self, topic: str, queue_id: str) -> int:
-        """Return the number that a queue last published to the topic, or 0.
+    def echoes(self, topics: Sequence[str], question: str, is_asking: bool) -> set[bytes]:
+        """Subscribe to the topics of events. Returns the echoes that an earlier connection has not acknowledged.
 
-        A message of our own on the same topic comes back behind it. Some brokers send retained messages a little later.
+        If `is_asking`, and the broker has kept the session, a message to the topic `question` comes back after them.
         """
-        fence = os.urandom(8).hex().encode()
-        self._client.subscribe(topic, 1)
-        self.publish(topic, fence)
-        wait_until(lambda: (fence, False) in tuple(self._messages) or self._ended.is_set(), self._wake, CONNECT_S)
-        wait_until(lambda: any(retained for _, retained in tuple(self._messages)), self._wake, LATE_S)
-        self._client.unsubscribe(topic)
-        self.check_open()
-        for payload, is_retained in tuple(self._messages):
-            match = re.fullmatch(rb"([0-9a-f]{16}) (\d{1,20})", payload)
-            if is_retained and match and match[1].decode() == queue_id:
-                return int(match[2])
-        return 0
+        self._client.subscribe([(topic, 1) for topic in (*topics, question)])
+        if is_asking and self._has_session:
+            self.publish(question, self._question, qos=0)
+            wait_until(lambda: self._is_answered or self._ended.is_set(), self._wake, CONNECT_S)
+            self._ended.wait(LATE_S)
+            self.check_open()
+        echoes, self._echoes = self._echoes, None
+        return echoes or set()
 
     def close(self) -> None:
         """Send what was published, disconnect and end the thread."""
@@ -402,6 +416,7 @@ class _Connection:
         self._client.loop_stop()
 
     def _on_connect(self, client: Any, data: Any, flags: Any, reason: Any, properties: Any) -> None:
+        self._has_session = flags.session_present
         self._answer = str(reason) if reason.is_failure else ""
         self._wake.set()
 
@@ -414,8 +429,16 @@ class _Connection:
         self._wake.set()
 
     def _on_message(self, client: Any, data: Any, message: Any) -> None:
-        self._messages.append((message.payload, message.retain))
-        self._wake.set()
+        acknowledged: int | None = message.mid
+        if message.payload.endswith(self._own):
+            acknowledged, self._held = self._held, message.mid
+            if self._echoes is not None:
+                self._echoes.add(message.payload)
+        elif message.payload == self._question:
+            self._is_answered = True
+            self._wake.set()
+        if acknowledged is not None and message.qos:
+            client.ack(acknowledged, 1)
 
 
 def _paho() -> Any:

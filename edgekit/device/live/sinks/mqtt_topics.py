@@ -26,9 +26,9 @@ class Topics:
         return self._own("availability")
 
     @property
-    def position(self) -> str:
-        """How far the queue has been published, retained."""
-        return self._own("position")
+    def echo(self) -> str:
+        """A question of the device to itself."""
+        return self._own("echo")
 
     def state(self, source: str, rule: str) -> str:
         """`ON`, `OFF` or a count, retained, for Home Assistant."""

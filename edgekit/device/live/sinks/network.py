@@ -40,6 +40,8 @@ def connection_error(error: OSError, where: str, host: str, port: int) -> InputE
         return UnreachableError(f"{where}: no host {host!r} is known; check the name, or use an address")
     if isinstance(error, ConnectionRefusedError):
         return UnreachableError(f"{where}: nothing listens on {host}:{port}; start the server, or correct the port")
+    if isinstance(error, ConnectionResetError):
+        return UnreachableError(f"{where}: {host}:{port} ended the connection; check the port, and whether it uses TLS")
     if isinstance(error, (TimeoutError, socket.timeout)):  # two classes before Python 3.10
         return UnreachableError(f"{where}: {host}:{port} does not answer; check the address and the network")
     return UnreachableError(f"{where}: {host}:{port}: {error.strerror or error}; check the address and the network")

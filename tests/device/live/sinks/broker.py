@@ -1,7 +1,8 @@
-"""A real mosquitto that can be killed and restarted, a proxy that cuts connections, and a subscriber that takes notes."""
+"""A real mosquitto that can be killed and restarted, and a subscriber that takes notes."""
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import threading
@@ -83,6 +84,50 @@ class Broker:
         return False
 
 
+class Proxy:
+    """Forwards a port of its own to another one, and can cut its connections or keep back what the server says."""
+
+    def __init__(self, target: int) -> None:
+        self._target, self._ends = target, list[socket.socket]()
+        self.swallows_answers = False
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """End every connection."""
+        ends, self._ends = self._ends, []
+        for each in ends:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._listener.close()
+        self.cut()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                try:
+                    server = socket.create_connection(("127.0.0.1", self._target))
+                except OSError:
+                    client.close()
+                    continue
+                self._ends += client, server
+                for source, sink, is_answer in ((client, server, False), (server, client, True)):
+                    threading.Thread(target=self._forward, args=(source, sink, is_answer), daemon=True).start()
+
+    def _forward(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                if not (is_answer and self.swallows_answers):
+                    sink.sendall(data)
+        for each in (source, sink):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
 class Subscriber:
     """A client with a persistent session that connects again by itself and counts each event's id."""
 
@@ -91,6 +136,8 @@ class Subscriber:
         """How often each id arrived."""
         self.order: list[str] = []
         """Each id when it first arrived."""
+        self.redelivered = 0
+        """Known ids that the broker itself sent again, as its flag DUP says."""
         self.messages: list[tuple[str, bytes, bool]] = []
         self.subscribed = threading.Event()
         self._topic = topic
@@ -109,9 +156,8 @@ class Subscriber:
     def _on_message(self, client: paho.Client, data: Any, message: paho.MQTTMessage) -> None:
         self.messages.append((message.topic, message.payload, message.retain))
         with suppress(ValueError, TypeError, KeyError):
-            import json
-
             name = json.loads(message.payload)["id"]
+            self.redelivered += name in self.arrived and message.dup
             self.order += [name] if name not in self.arrived else []
             self.arrived[name] += 1
 
