@@ -44,6 +44,12 @@ class Shown(NamedTuple):
     prediction: Any
     smoothed: Any
 
+    @property
+    def headline(self) -> str:
+        """The answer in a few words."""
+        text: str = (self.smoothed or self.prediction).lines()[0]
+        return text
+
 
 class Lane:
     """The answers of one model to one source, with their own smoothing, recurrent states and rules."""
@@ -71,8 +77,7 @@ class Lane:
             self._states = self.model.states()
             raise
         smoothed = self._smooth(prediction) if self._smooth else None
-        content = (smoothed or prediction).to_dict()
-        answer = Answer(frame.source, frame.number, frame.time_s, size or (0, 0), content)
+        answer = Answer(frame.source, frame.number, frame.time_s, size or (0, 0), _content(smoothed or prediction))
         events: list[Event] = self.rules.update(answer)
         self.shown = Shown(frame, *observed.last, prediction, smoothed)
         done, spent = time.monotonic(), prediction.timing_ms
@@ -80,6 +85,19 @@ class Lane:
         rest_ms = 1e3 * (done - taken) - prepare_ms - spent["execute"]
         self.timing.add(done, (1e3 * (taken - frame.arrived_s), prepare_ms, spent["execute"], rest_ms))
         return answer, events
+
+
+def _content(prediction: Any) -> dict[str, Any]:
+    """Return the answer for JSON without masks, which no rule needs and whose encoding takes long."""
+    if hasattr(prediction, "mask"):
+        return {"shares": prediction.shares, "timing_ms": prediction.timing_ms}
+    if hasattr(prediction, "boxes") and any(hasattr(each, "mask") for each in prediction.boxes):
+        boxes = [
+            {"label": each.label, "probability": each.probability, "box": list(each.box)} for each in prediction.boxes
+        ]
+        return {"boxes": boxes, "timing_ms": prediction.timing_ms}
+    content: dict[str, Any] = prediction.to_dict()
+    return content
 
 
 class _Observed:

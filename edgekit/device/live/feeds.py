@@ -1,8 +1,8 @@
 """The newest frame of each source, and whose turn it is.
 
-A single source is asked directly. Of several, each has a thread that waits for its frames. A frame that nobody has taken is replaced by the next one and counted as
-dropped, so what is answered is never older than one call of the model. The source that was served longest ago is
-served first, so that a fast camera does not starve a slow one.
+A single source is asked directly. Of several, each has a thread that waits for its frames. A frame that nobody has
+taken is replaced by the next one and counted as dropped, so what is answered is never older than one call of the model.
+The source that was served longest ago is served first, so that a fast camera does not starve a slow one.
 """
 
 from __future__ import annotations

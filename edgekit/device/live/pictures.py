@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edgekit.runner import drawing
+from edgekit.runner import drawing, postprocess
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
@@ -18,30 +17,31 @@ QUALITY = 80
 BILINEAR = 2
 
 
-def draw_answers(
-    pixels: np.ndarray, predictions: Iterable[tuple[str, Any]], manifests: Mapping[str, Manifest]
-) -> np.ndarray:
-    """Return a copy of a picture uint8 (height, width, 1 or 3) with the answers of the models to it, as RGB.
+class Painter:
+    """Draws a model's answers into their pictures."""
 
-    Classes and values, which have no place in the picture, are written into its corner.
-    """
-    if pixels.shape[2] == 1:
-        pixels = np.repeat(pixels, 3, axis=2)
-    for model, prediction in predictions:
-        manifest = manifests[model]
-        if drawing.has_place(manifest):
-            pixels = drawing.draw(pixels, prediction, manifest)
-        else:
-            pixels = drawing.draw_text(pixels, *_caption(prediction, manifest.labels))
-    return pixels
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest, self._has_place = manifest, drawing.has_place(manifest)
+        is_derived = self._has_place or manifest.task == "classification"
+        self._answer = postprocess.make_postprocessor(manifest) if is_derived else None
+        self._in_picture = postprocess.picture_mapper(manifest)
 
+    def draw(self, pixels: np.ndarray, outputs: np.ndarray, text: str) -> np.ndarray:
+        """Return a copy of a picture uint8 (height, width, 1 or 3) with the answer in it, as RGB.
 
-def _caption(prediction: Any, labels: list[str]) -> tuple[str, int, float | None]:
-    """Return the label to write into a picture, the number of its colour, and its probability."""
-    top = getattr(prediction, "top", None)
-    if top:
-        return top[0][0], labels.index(top[0][0]), top[0][1]
-    return prediction.lines()[0], 0, None
+        The answer is derived from the model's outputs. `text` is the answer in a few words: it is written into the
+        corner if the answer has no place in the picture, such as a class.
+        """
+        if pixels.shape[2] == 1:
+            pixels = np.repeat(pixels, 3, axis=2)
+        if self._answer is None:
+            return drawing.draw_text(pixels, text, 0)
+        answer = self._answer(outputs, 1, {})
+        if not self._has_place:
+            return drawing.draw_text(pixels, answer.label, answer.index, answer.top[0][1])
+        if self._in_picture is not None:
+            answer = self._in_picture(answer, self._manifest.raw, (pixels.shape[1], pixels.shape[0]))
+        return drawing.draw(pixels, answer, self._manifest)
 
 
 def encode_jpeg(pixels: np.ndarray) -> bytes:

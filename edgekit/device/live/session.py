@@ -17,7 +17,7 @@ from edgekit.device.live.engine import KINDS, Engine, Lane
 from edgekit.device.live.feeds import Feed
 from edgekit.device.live.outbox import Outbox
 from edgekit.device.live.page import Page, Picture
-from edgekit.device.live.pictures import draw_answers, encode_jpeg
+from edgekit.device.live.pictures import Painter, encode_jpeg
 from edgekit.device.live.rules import Rules
 from edgekit.device.live.summary import summary
 from edgekit.runner import device_home
@@ -103,6 +103,7 @@ class Session:
         feeds = [Feed(source, not source.reconnects and not source.options.realtime) for source in opened.values()]
         lanes = [Lane(models[name], source, self.rules[name]) for source, names in pairs.items() for name in names]
         self.names = {id(model): name for name, model in models.items()}
+        self._painters = {name: Painter(model.manifest) for name, model in models.items()}
         self._shown = {source: [lane for lane in lanes if lane.source == source] for source in opened}
         self._recorder = Recorder(config.record) if config.record else None
         self.page = self._open_page() if config.page else None
@@ -236,9 +237,8 @@ class Session:
         facts = {
             "title": ", ".join(f"{model.manifest.name} {model.manifest.version}" for model in self.models.values()),
             "sources": [{"name": name, "kind": self._kind(lanes)} for name, lanes in self._shown.items()],
-            "models": len(self.models),
+            "models": {name: model.bundle.text.decode() for name, model in self.models.items()},
             "pictures": _has_pillow(),
-            "manifests": {name: model.manifest for name, model in self.models.items()},
         }
         page = Page(self.config.page, self.home, facts, self.state, self._picture, self._keep, self.report)
         self._closing.append(page.close)
@@ -256,7 +256,7 @@ class Session:
             for event in events:
                 self._lines.put(event)
         elif not self._has_rules and lane.shown is not None:
-            headline = (lane.shown.smoothed or lane.shown.prediction).lines()[0]
+            headline = lane.shown.headline
             if self._headlines.get(id(lane)) != headline:
                 self._headlines[id(lane)] = headline
                 self._lines.put((answer, headline))
@@ -277,8 +277,7 @@ class Session:
             return
         picture = None
         if self._kind(self._shown[source]) == "picture" and _has_pillow():
-            manifests = {model: self.models[model].manifest}
-            picture = encode_jpeg(draw_answers(shown.frame.data, ((model, shown.prediction),), manifests))
+            picture = encode_jpeg(self._painters[model].draw(shown.frame.data, shown.outputs, shown.headline))
         for event in events:
             for sink in self._sinks:
                 try:
@@ -332,12 +331,12 @@ class Session:
             return None
         self._sent[source] = list(zip(lanes, shown))
         first = shown[0]
-        predictions = [
-            (self.names[id(lane.model)], each.prediction)
+        answers = [
+            (self.names[id(lane.model)], each.outputs, each.headline)
             for lane, each in zip(lanes, shown)
             if each is not None and each.frame.number == first.frame.number
         ]
-        return Picture(first.frame.number, first.frame.data, tuple(predictions))
+        return Picture(first.frame.number, first.frame.data, tuple(answers))
 
     def _keep(self, source: str) -> str:
         """Keep the picture that was last sent to the page, or the last sample of a source without pictures."""

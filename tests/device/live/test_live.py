@@ -39,7 +39,7 @@ def test_a_played_film_gives_its_events_and_ends(colours: Path, film: Path, home
     assert done.returncode == 0, done.stderr
     assert len(done.stderr.splitlines()) == 1 and "colours 1.0.0 (onnxruntime, threads: 1) on door" in done.stderr
     seen = events(done.stdout)
-    assert [(each["kind"], each["label"], each["source"]) for each in seen][0] == ("on", "red", "door")
+    assert [seen[0][key] for key in ("kind", "label", "source")] == ["on", "red", "door"]
     assert 9 <= seen[0]["frame"] <= 11, "the square appears after a second, at ten frames a second"
     written = events(sink.read_text())
     assert [each["id"] for each in written] == [each["id"] for each in seen]

@@ -18,13 +18,16 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from edgekit.device import processes
 from edgekit.device.live.config import PageConfig
 from edgekit.device.live.page.messages import write_message
 from edgekit.runner.errors import InputError, ResourceError
 from edgekit.runner.files import make_folder, write_atomically
+
+if TYPE_CHECKING:
+    import numpy as np
 
 SERVER = "edgekit.device.live.page.server:main"
 PICTURES_PER_S = 15.0
@@ -38,11 +41,14 @@ BACKLOG = 32
 
 
 class Picture(NamedTuple):
-    """A frame and what the models answered to it: (model, prediction) pairs."""
+    """A frame, and for each model that answered it the model's name, its outputs, and its answer in a few words.
+
+    The child derives the answer from the outputs once more, to draw it.
+    """
 
     number: int
-    pixels: Any
-    predictions: tuple[tuple[str, Any], ...]
+    pixels: np.ndarray
+    answers: tuple[tuple[str, np.ndarray, str], ...]
 
 
 class Page:
@@ -55,7 +61,7 @@ class Page:
     home : Path
         The folder in which a new token is written, if one is needed and no file is named.
     facts : dict
-        What does not change: `title`, `sources` and `manifests` by the models' names.
+        What does not change: `title`, `sources` and `models`, whose manifests are in JSON by their names.
     state : callable
         Returns the present state for JSON.
     picture : callable
@@ -89,7 +95,7 @@ class Page:
         host, port = self._socket.getsockname()[:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
         self._hello = {
-            "kind": "hello", "facts": facts, "token": token, "secret": secrets.token_bytes(32),
+            "kind": "hello", "facts": facts, "token": token, "secret": secrets.token_hex(32),
             "loopback": config.is_loopback, "host": host,
         }  # fmt: skip
         self._state, self._picture, self._keep, self._report = state, picture, keep, report
@@ -214,8 +220,10 @@ class Page:
             return
         sent[name] = picture.number
         self._drawn_s[name] = now + DRAWN_S
-        fields = {"kind": "picture", "source": name, "number": picture.number, "predictions": picture.predictions}
-        write_message(pipe, {**fields, "shape": picture.pixels.shape}, picture.pixels)
+        models, outputs, texts = zip(*picture.answers)
+        write_message(
+            pipe, {"kind": "picture", "source": name, "models": models, "texts": texts}, (picture.pixels, *outputs)
+        )
 
     def _listen(self, pipe: IO[bytes]) -> None:
         """Receive what the child says: who looks, what was drawn, and what to keep."""

@@ -7,11 +7,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from edgekit.device.live.pictures import Painter, encode_jpeg
 
-from edgekit.device.live.pictures import draw_answers, encode_jpeg
+if TYPE_CHECKING:
+    import numpy as np
+
+    from edgekit.runner.bundle.manifest import Manifest
 
 EVENTS = 50
 STEP_S = 10.0
@@ -29,12 +32,12 @@ class Hub:
         Sends a dict to the parent.
     """
 
-    def __init__(self, manifests: dict[str, Any], tell: Callable[[dict[str, Any]], object]) -> None:
-        self._manifests, self._tell = manifests, tell
+    def __init__(self, manifests: dict[str, Manifest], tell: Callable[[dict[str, Any]], object]) -> None:
+        self._painters, self._tell = {name: Painter(each) for name, each in manifests.items()}, tell
         self._changed = threading.Condition()
         self._viewers: dict[str, int] = {}
         self._listeners = 0
-        self._waiting: dict[str, tuple[dict[str, Any], bytes]] = {}
+        self._waiting: dict[str, tuple[dict[str, Any], list[np.ndarray]]] = {}
         self._pictures: dict[str, tuple[int, bytes]] = {}
         self._state: tuple[int, str] = (0, "")
         self._events: deque[tuple[int, str]] = deque(maxlen=EVENTS)
@@ -43,11 +46,11 @@ class Hub:
         self._asked = 0
         threading.Thread(target=self._draw, name="edgerun drawing", daemon=True).start()
 
-    def receive(self, message: dict[str, Any], payload: bytes) -> None:
+    def receive(self, message: dict[str, Any], arrays: list[np.ndarray]) -> None:
         """Take a message of the parent."""
         with self._changed:
             if message["kind"] == "picture":
-                self._waiting[message["source"]] = message, payload
+                self._waiting[message["source"]] = message, arrays
             elif message["kind"] == "state":
                 self._state = self._state[0] + 1, json.dumps(message["state"], allow_nan=False)
             elif message["kind"] == "event":
@@ -124,18 +127,20 @@ class Hub:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting)
-                source, (message, payload) = next(iter(self._waiting.items()))
+                source, (message, arrays) = next(iter(self._waiting.items()))
                 del self._waiting[source]
             data = b""
             if self._viewers.get(source):
-                data = self._encode(message, payload)
+                data = self._encode(message, arrays)
             with self._changed:
                 if data:
                     self._pictures[source] = self._pictures.get(source, (0,))[0] + 1, data
                     self._changed.notify_all()
             self._tell({"drawn": source})
 
-    def _encode(self, message: dict[str, Any], payload: bytes) -> bytes:
+    def _encode(self, message: dict[str, Any], arrays: list[np.ndarray]) -> bytes:
         """Return a picture with its answers as JPEG."""
-        pixels = np.frombuffer(payload, np.uint8).reshape(message["shape"])
-        return encode_jpeg(draw_answers(pixels, message["predictions"], self._manifests))
+        pixels, *outputs = arrays
+        for model, each, text in zip(message["models"], outputs, message["texts"]):
+            pixels = self._painters[model].draw(pixels, each, text)
+        return encode_jpeg(pixels)

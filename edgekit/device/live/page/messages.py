@@ -1,37 +1,35 @@
-"""Messages from the loop's process to the page's: a pickled dict, and bytes such as the pixels of a picture.
-
-Only the parent writes to this pipe. What the child says, which talks with the network, is JSON.
-"""
+"""Messages from the loop's process to the page's: a JSON object, and arrays such as the pixels of a picture."""
 
 from __future__ import annotations
 
-import pickle
+import json
+import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
-LENGTHS = struct.Struct(">II")
+import numpy as np
+
+LENGTH = struct.Struct(">I")
 
 
-def write_message(pipe: IO[bytes], fields: dict[str, Any], payload: Any = b"") -> None:
-    """Write a message. `payload` is bytes or an array of bytes."""
-    head = pickle.dumps(fields, protocol=4)
-    body = memoryview(payload).cast("B") if len(payload) else memoryview(b"")
-    pipe.write(LENGTHS.pack(len(head), len(body)) + head)
+def write_message(pipe: IO[bytes], fields: dict[str, Any], arrays: Sequence[np.ndarray] = ()) -> None:
+    """Write a message."""
+    described = [[each.dtype.str, list(each.shape)] for each in arrays]
+    head = json.dumps({**fields, "arrays": described}, allow_nan=False).encode()
+    pipe.write(LENGTH.pack(len(head)) + head)
     pipe.flush()
-    if len(body):
-        pipe.write(body)
+    for each in arrays:
+        pipe.write(memoryview(np.ascontiguousarray(each)).cast("B"))
         pipe.flush()
 
 
-def read_messages(pipe: IO[bytes]) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """Yield messages with their payloads until the pipe ends."""
-    while True:
-        lengths = pipe.read(LENGTHS.size)
-        if len(lengths) < LENGTHS.size:
-            return
-        head_length, body_length = LENGTHS.unpack(lengths)
-        head, body = pipe.read(head_length), pipe.read(body_length)
-        if len(body) < body_length or len(head) < head_length:
-            return
-        yield pickle.loads(head), body
+def read_messages(pipe: IO[bytes]) -> Iterator[tuple[dict[str, Any], list[np.ndarray]]]:
+    """Yield messages with their arrays until the pipe ends."""
+    while len(length := pipe.read(LENGTH.size)) == LENGTH.size:
+        fields = json.loads(pipe.read(*LENGTH.unpack(length)))
+        arrays = []
+        for kind, shape in fields.pop("arrays"):
+            data = pipe.read(np.dtype(kind).itemsize * math.prod(shape))
+            arrays.append(np.frombuffer(data, kind).reshape(shape))
+        yield fields, arrays

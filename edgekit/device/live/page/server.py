@@ -26,6 +26,7 @@ from urllib.parse import parse_qs, urlsplit
 from edgekit.device.live.page.html import LOGIN, PAGE, policy
 from edgekit.device.live.page.hub import Hub
 from edgekit.device.live.page.messages import read_messages
+from edgekit.runner.bundle.manifest_json import parse
 
 NICENESS = 15
 """The page's process yields to the models."""
@@ -62,11 +63,13 @@ def main(handle: str) -> None:
 
     messages = read_messages(sys.stdin.buffer)
     hello, _ = next(messages)
-    hub = Hub(hello["facts"].pop("manifests"), tell)
+    manifests = {name: parse(text.encode()) for name, text in hello["facts"].pop("models").items()}
+    hub = Hub(manifests, tell)
+    hello["facts"]["models"] = len(manifests)
     server = PageServer(socket.socket(fileno=int(handle)), hub, hello)
     threading.Thread(target=server.serve_forever, args=(LOOK_S,), daemon=True).start()
-    for message, payload in messages:
-        hub.receive(message, payload)
+    for message, arrays in messages:
+        hub.receive(message, arrays)
 
 
 class PageServer(ThreadingHTTPServer):
@@ -81,7 +84,7 @@ class PageServer(ThreadingHTTPServer):
         self.hub, self.facts = hub, hello["facts"]
         self.token: str = hello["token"]
         self.host: str = hello["host"]
-        self.cookie = hmac.new(hello["secret"], self.token.encode(), hashlib.sha256).hexdigest()
+        self.cookie = hmac.new(hello["secret"].encode(), self.token.encode(), hashlib.sha256).hexdigest()
         self.page = PAGE.replace(b"{facts}", json.dumps(self.facts).replace("<", "\\u003c").encode())
         self.names = {each["name"] for each in self.facts["sources"]}
         self.failing = threading.Lock()

