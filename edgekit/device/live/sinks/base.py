@@ -137,6 +137,7 @@ class ThreadSink(Sink):
             self._waiting.clear()
             self._closing = True
             self._changed.notify_all()
+        self._interrupt()
         if self._thread:
             self._thread.join(timeout_s)
 
@@ -152,6 +153,9 @@ class ThreadSink(Sink):
     @abstractmethod
     def _deliver(self, event: Event, picture: bytes | None) -> None:
         """Deliver an event. Any exception counts it as failed, and its text becomes the detail of the status."""
+
+    def _interrupt(self) -> None:
+        """End a delivery that takes longer than `close` may."""
 
     def _end(self) -> None:
         """Release what the thread holds. Runs in the thread."""

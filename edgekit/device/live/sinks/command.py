@@ -71,9 +71,7 @@ class Command(ThreadSink):
             raise InputError(f"sink {self.name}: {program}: {why}; install it, or give its path")
         check_folder(self._context.home, f"sink {self.name}")
 
-    def close(self, timeout_s: float = 5.0) -> None:
-        """Run what waits, at most for this long; a command that still runs then is killed."""
-        super().close(timeout_s)
+    def _interrupt(self) -> None:
         process = self._process
         if process:
             processes.kill_process(process)

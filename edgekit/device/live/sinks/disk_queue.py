@@ -133,11 +133,13 @@ class DiskQueue:
             self._closing = True
             self._changed.notify_all()
         self._writer.join(timeout_s)
-        with suppress(OSError):
-            os.fsync(self._position)
-        if not self._writer.is_alive():  # otherwise the disk hangs, and the thread still uses them
-            for handle in (self._position, self._lock):
-                os.close(handle)
+        if self._writer.is_alive() or self._position < 0:  # the disk hangs, and the thread still uses the files
+            return
+        with self._disk, suppress(OSError):
+            (position, lock), self._position, self._lock = (self._position, self._lock), -1, -1
+            os.fsync(position)
+            os.close(position)
+            os.close(lock)
 
     def _add(self, sequence: int, record: bytes) -> None:
         self._sequences.append(sequence)

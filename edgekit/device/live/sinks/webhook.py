@@ -231,11 +231,9 @@ class Webhook(Sink):
         if isinstance(error, InputError):
             return error
         where = f"sink {self.name}"
-        if isinstance(error, http.client.HTTPException):  # it is also an OSError where the server closed the connection
-            return InputError(f"{where}: the answer is not HTTP ({type(error).__name__}); check the address")
         if isinstance(error, OSError):
             return connection_error(error, where, self._settings.host, self._settings.port)
-        return InputError(f"{where}: {type(error).__name__}; check the address")
+        return InputError(f"{where}: the answer is not HTTP ({type(error).__name__}); check the address")
 
 
 def signature(key: bytes, identifier: str, timestamp: str, body: bytes) -> str:
