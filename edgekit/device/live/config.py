@@ -20,7 +20,9 @@ from edgekit.runner.errors import InputError
 MOST_BYTES = 1 << 20
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 NAMED = re.compile(rf"({NAME.pattern})=(.*)", re.DOTALL)
-SCHEME = re.compile(r"[a-z][a-z0-9+-]+:")
+SCHEME = re.compile(r"([a-z][a-z0-9+-]+):")
+PATH_SCHEMES = ("file", "csv", "jsonl", "folder")
+"""Schemes that a path follows."""
 LOOPBACK = "127.0.0.1"
 DEFAULT_STALL_S = 30.0
 
@@ -328,6 +330,7 @@ OPTION_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "freeze_s": ((int, float), "a number of seconds; 0 never"),
     "realtime": ((bool,), "true or false"),
     "loop": ((bool,), "true or false"),
+    "hop": ((int,), "a whole number of samples or rows"),
 }
 """The types of a source's options; those of the others are texts."""
 
@@ -388,7 +391,13 @@ def _option(key: str, value: Any, where: str, folder: str) -> Any:
 def _address(value: Any, where: str, folder: str) -> str:
     if not isinstance(value, str) or not value:
         raise InputError(f"{where}: got {_kind(value)}; use an address, such as v4l2:/dev/video0, or a path")
-    return value if SCHEME.match(value) or value == "-" else os.path.join(folder, os.path.expanduser(value))
+    from edgekit.device.live.sources import MODULES
+
+    scheme = SCHEME.match(value)
+    if value in MODULES or (scheme and scheme[1] not in PATH_SCHEMES):
+        return value
+    prefix, rest = (f"{scheme[1]}:", value[scheme.end() :]) if scheme else ("", value)
+    return value if rest in ("-", "") else prefix + os.path.join(folder, os.path.expanduser(rest))
 
 
 def _path(value: Any, where: str, folder: str) -> str:

@@ -61,10 +61,14 @@ class Lane:
         self.shown: Shown | None = None
         self._smooth, self._states = smoothing.make_smoother(model.manifest), model.states()
         self._is_picture = model.manifest.raw.kind == "image"
+        self._next = 0
 
     def answer(self, frame: Frame, observed: _Observed) -> tuple[Answer, list[Event]]:
         """Answer a frame. Raises InputError or BackendError without an answer; the states then start from zeros."""
         taken = time.monotonic()
+        if self._states is not None and frame.number != self._next:  # frames between were dropped
+            self._states = self.model.states()
+        self._next = frame.number + 1
         size: tuple[int, int] | None = None
         raw = frame.data
         if self._is_picture:

@@ -100,7 +100,7 @@ class Session:
             except sinks.UnreachableError as error:
                 self.report(f"{error}; events wait for it")
         self._check_sources(opened)
-        feeds = [Feed(source, not source.reconnects and not source.options.realtime) for source in opened.values()]
+        feeds = [Feed(source, source._waits()) for source in opened.values()]
         lanes = [Lane(models[name], source, self.rules[name]) for source, names in pairs.items() for name in names]
         self.names = {id(model): name for name, model in models.items()}
         self._painters = {name: Painter(model.manifest) for name, model in models.items()}
