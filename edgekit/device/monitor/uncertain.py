@@ -123,6 +123,11 @@ class UncertainSamples:
     def keep(self, raw: np.ndarray, outputs: np.ndarray, prediction: Any) -> None:
         """Keep a sample that a person chose, now and in this thread. Its uncertainty is 1, so it is removed last.
 
+        Parameters
+        ----------
+        raw, outputs, prediction
+            The sample, the model's outputs and the answer, as an observer receives them.
+
         Raises
         ------
         ResourceError

@@ -100,7 +100,8 @@ BAD = {
     "option": (["{bundle}", "--from", "{film}", "--rule", "label=red", "treshold=1"], "did you mean \"threshold\"?"),
     "word": (["{bundle}", "--from", "{film}", "--rule", "red"], "write KEY=VALUE"),
     "zone": (
-        ["{bundle}", "--from", "{film}", "--rule", "label=red", "zone=[[0,0],[900,0],[900,900]]"], "outside the picture of 320x240",
+        ["{bundle}", "--from", "{film}", "--rule", "label=red", "zone=[[0,0],[900,0],[900,900]]"],
+        "outside the picture of 320x240",
     ),
     "sink": (["{bundle}", "--from", "{film}", "--to", "mqqt://broker/x"], "did you mean \"mqtt\"?"),
     "page": (["{bundle}", "--from", "{film}", "--page", "door:80"], "page: got 'door:80'; use a port"),
