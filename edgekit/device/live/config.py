@@ -217,7 +217,7 @@ def parse_rule(words: Sequence[str], number: int) -> dict[str, Any]:
             rule[key] = bounded_json.loads(value.encode())
         except ValueError:
             rule[key] = value
-    return rule
+    return _with_text_labels(rule)
 
 
 def parse_page(text: str, token_file: str | None = None) -> PageConfig:
@@ -355,8 +355,16 @@ def _rules(value: Any) -> tuple[dict[str, Any], ...]:
     for name, rule in value.items():
         if not isinstance(rule, dict) or not all(isinstance(key, str) for key in rule):
             raise InputError(f"rules.{name}: got {_kind(rule)}; write keys and values, such as label: person")
-        rules.append({"name": _name(name, "rules"), **rule})
+        rules.append(_with_text_labels({"name": _name(name, "rules"), **rule}))
     return tuple(rules)
+
+
+def _with_text_labels(rule: dict[str, Any]) -> dict[str, Any]:
+    """Return a rule whose labels are texts, although one such as 3 is written without quotes."""
+    value = rule.get("label")
+    if isinstance(value, list):
+        return {**rule, "label": [str(each) if type(each) is int else each for each in value]}
+    return {**rule, "label": str(value)} if type(value) is int else rule
 
 
 def _sinks(value: Any, folder: str) -> tuple[SinkConfig, ...]:

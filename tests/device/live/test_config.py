@@ -130,6 +130,12 @@ def test_a_rule_of_the_command_line_has_values_of_json() -> None:
     }  # fmt: skip
 
 
+def test_labels_that_look_like_numbers_are_texts() -> None:
+    assert configs.parse_rule(["label=3"], 0)["label"] == "3"
+    rules = configs.from_dict({"rules": {"seen": {"label": [3, "4"]}}}).rules
+    assert rules[0]["label"] == ["3", "4"]
+
+
 def test_no_repr_shows_a_password() -> None:
     source = {"from": "rtsp://user:hunter2@camera/stream", "password": "hunter2"}
     config = configs.from_dict({"model": "a", "sources": {"door": source}, "sinks": ["mqtt://u:hunter2@broker/x"]})
