@@ -21,7 +21,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,12 +30,22 @@ from edgekit.device.live.sources import base
 from edgekit.device.live.sources.log import LastLines
 from edgekit.runner.errors import InputError
 
+if TYPE_CHECKING:
+    from edgekit.device.live.sources.options import SourceOptions
+
 OLDEST = (4, 4)
 """ffmpeg 4.4 is the first that can hand on a changed size (`-autoscale 0`)."""
 PICTURE_SIZE = re.compile(rb"\[Parsed_showinfo.* n: *\d+ .* s:(\d+)x(\d+) ")
 PROTOCOLS = "pipe,rtsp,rtp,udp,tcp,tls,crypto,http,https"
 QUICK_START = {"analyzeduration": "1000000", "fpsprobesize": "0"}
 """Options with which ffmpeg does not look at a stream for seconds to estimate its rate."""
+TO_RGB = "scale=flags=bilinear+full_chroma_int+accurate_rnd"
+"""Converts colours nearly as Pillow does for a JPEG file.
+
+In a photograph, the mean difference is 0.3 of 255 for 4:2:2 and 1.6 for 4:2:0; with ffmpeg's default 1.5 and 2.6.
+"""
+TURNS = {0: (), 90: ("transpose=clock",), 180: ("hflip", "vflip"), 270: ("transpose=cclock",)}
+FLIPS = {"": (), "horizontal": ("hflip",), "vertical": ("vflip",), "both": ("hflip", "vflip")}
 PIPE_BYTES = 1 << 20
 F_SETPIPE_SZ = 1031
 UNREACHABLE = r"connection refused|timed out|no route to host|unreachable|failed to resolve|name or service not known"
@@ -96,7 +106,7 @@ class FfmpegSource(base.Source):
             self._knock()
         source = self._input()
         program, version = find(shown)
-        process, log = self._start(command(program, version, source, self.options.rate), source)
+        process, log = self._start(command(program, version, source, self.options), source)
         assert process.stdout is not None
         with suppress(OSError, ImportError):
             import fcntl
@@ -114,13 +124,17 @@ class FfmpegSource(base.Source):
                     break
                 width, height = size
                 picture = np.empty((height, width, 3), np.uint8)
-                if not _fill(process.stdout, memoryview(picture).cast("B"), stall_s):
+                if not _fill(process.stdout, picture.reshape(-1).data, stall_s):
                     break
             except (queue.Empty, TimeoutError):
                 raise InputError(f"{shown}: no frame for {wait_s:.0f} s; check the camera and the network") from None
             yield picture
             has_frames, wait_s = True, stall_s
         self._explain(process, log, has_frames)
+
+    def _oriented(self, data: np.ndarray) -> np.ndarray:
+        """Return the frame as it is, because ffmpeg has turned it, which costs this process nothing."""
+        return data
 
     def _start(self, arguments: list[str], source: Input) -> tuple[subprocess.Popen[bytes], Log]:
         """Start ffmpeg, and what feeds it."""
@@ -208,15 +222,18 @@ class Log(LastLines):
         self.sizes.put(None)
 
 
-def command(program: str, version: tuple[int, int], source: Input, rate: float | None) -> list[str]:
+def command(program: str, version: tuple[int, int], source: Input, options: SourceOptions) -> list[str]:
     """Return the command line that writes raw RGB pictures of an input."""
-    filters = [*source.filters, "format=rgb24", "showinfo=checksum=0"]
-    if rate:
-        filters.insert(0, f"select='{rate_expression(rate)}'")
+    turned = [*TURNS[options.rotate], *FLIPS[options.flip]]
+    filters = [*source.filters, TO_RGB, "format=rgb24", *turned, "showinfo=checksum=0"]
+    if options.rate:
+        filters.insert(0, f"select='{rate_expression(options.rate)}'")
+    # One thread and a flush, or each frame would wait for the next: in the encoder's queue, and in the output's buffer.
+    at_once = ["-threads", "1", "-flush_packets", "1"]
     passthrough = ["-fps_mode", "passthrough"] if version >= (5, 1) else ["-vsync", "passthrough"]
     return [
         program, "-hide_banner", "-nostats", "-nostdin", "-loglevel", "level+info", *source.arguments, "-map", "0:v:0",
-        "-vf", ",".join(filters), "-autoscale", "0", *passthrough, "-flush_packets", "1",
+        "-vf", ",".join(filters), "-autoscale", "0", *passthrough, *at_once,
         "-f", "rawvideo", "pipe:1",
     ]  # fmt: skip
 

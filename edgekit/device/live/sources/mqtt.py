@@ -101,7 +101,7 @@ class MqttSource(rows.RowSource):
                 self._ready.set()
 
         client.on_connect, client.on_subscribe = on_connect, on_subscribe
-        client.on_message = lambda client, data, message: _put(messages, message.payload)
+        client.on_message = lambda client, data, message: _put(messages, bytes(message.payload))
         client.on_disconnect = lambda *rest: _put(messages, "the broker ended the connection")
         return client
 

@@ -23,7 +23,7 @@ class SourceOptions:
     size: tuple[int, int] | None = None
     """Width and height asked of a camera on this device."""
     freeze_s: float | None = None
-    """Seconds of the same bytes after which the state is `frozen`; 0 never. By default base.FREEZE_S, and never for rows."""
+    """Seconds of the same bytes after which the state is `frozen`; 0 never. By default 10, and never for rows."""
     realtime: bool = True
     """Whether a file is played at its own speed. If not, each frame waits until it is taken, and none is dropped."""
     loop: bool = False

@@ -38,8 +38,9 @@ class RpicamSource(ffmpeg.FfmpegSource):
             raise InputError(f"{self.address.shown}: rpicam-vid is not installed; run: sudo apt install rpicam-apps")
         width, height = self.options.size or SIZE
         rate = f"{self.options.rate or RATE:g}"
-        feeder = (program, "-n", "-t", "0", "--flush", "--codec", "yuv420", "--camera", self.address.rest or "0")
-        feeder += ("--width", str(width), "--height", str(height), "--framerate", rate, "-o", "-")
+        asked = ("--width", str(width), "--height", str(height), "--framerate", rate)
+        camera = ("--codec", "yuv420", "--camera", self.address.rest or "0")
+        feeder = (program, "-n", "-t", "0", "--flush", *camera, *asked, "-o", "-")
         row = -(-width // ROW_PIXELS) * ROW_PIXELS
         raw = ("-f", "rawvideo", "-pixel_format", "yuvj420p", "-video_size", f"{row}x{height}", "-framerate", rate)
         return ffmpeg.Input((*raw, "-i", "pipe:0"), feeder=feeder, filters=(f"crop={width}:{height}:0:0:exact=1",))

@@ -130,7 +130,12 @@ class HttpCamera(Camera):
     def __init__(self, rate: float = 20.0, login: str = "") -> None:
         self.rate, self.login, self.size, self.is_frozen, self.is_silent = rate, login, (64, 48), False, False
         self.number = 0
+        self.picture = b""  # sent in place of a grey one
         super().__init__()
+
+    @property
+    def grey(self) -> int:
+        return 20 + self.number % 200
 
     @property
     def url(self) -> str:
@@ -147,7 +152,7 @@ class HttpCamera(Camera):
         while self.is_open:
             if not self.is_silent:
                 self.number += not self.is_frozen
-                picture = grey_jpeg(20 + self.number % 200, self.size)
+                picture = self.picture or grey_jpeg(self.grey, self.size)
                 head = f"--next\r\nContent-Type: image/jpeg\r\nContent-Length: {len(picture)}\r\n\r\n"
                 connection.sendall(head.encode() + picture + b"\r\n")
             time.sleep(1 / self.rate)

@@ -56,7 +56,8 @@ def test_the_pixels_are_those_of_the_film(film: Path) -> None:
 
 
 @pytest.mark.parametrize(("rotate", "flip"), [(90, ""), (180, "horizontal"), (270, "both"), (0, "vertical")])
-def test_pictures_are_turned_and_flipped(film: Path, rotate: int, flip: str) -> None:
+def test_frames_are_turned_and_flipped(film: Path, tmp_path: Path, rotate: int, flip: str) -> None:
+    """Those of a film by ffmpeg, those of pictures by NumPy."""
     from PIL import Image
 
     plain = cameras.started(cameras.source_of(str(film), realtime=False), 1)[0].data
@@ -67,6 +68,10 @@ def test_pictures_are_turned_and_flipped(film: Path, rotate: int, flip: str) -> 
     if flip in ("vertical", "both"):
         expected = expected.transpose(Image.Transpose.FLIP_TOP_BOTTOM)
     assert np.array_equal(turned, np.asarray(expected))
+    Image.fromarray(plain).save(tmp_path / "plain.png")
+    options = {"realtime": False, "rotate": rotate, "flip": flip}
+    picture = cameras.started(cameras.source_of(str(tmp_path / "plain.png"), **options), 1)[0].data
+    assert np.array_equal(picture, turned)
 
 
 def test_a_loop_begins_again(film: Path) -> None:
