@@ -26,6 +26,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 APT = "apt-get install "
 PACKAGES = {
+    "mosquitto_passwd": "mosquitto",
     "promtool": "prometheus",
     "qemu-aarch64": "qemu-user",
     "ssh-agent": "openssh-client",

@@ -38,9 +38,21 @@ class SinkContext:
     sources: Mapping[str, str]
     """`picture`, `audio` or `rows`, by the name of the source."""
     rules: Mapping[str, str]
-    """`state` for a rule with the events `on` and `off`, `count` for a counter, by the name of the rule."""
+    """By the name of the rule: `state` for the events `on` and `off`, `count` for a counter that only grows, or
+    `occupancy` for one that also falls."""
     home: Path
     """A folder for queues on disk."""
+    watched: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The sources of a rule, by its name; all sources for a rule that is missing or has none."""
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return each source with each rule that watches it."""
+        return [
+            (source, rule)
+            for source in self.sources
+            for rule in self.rules
+            if source in (self.watched.get(rule) or self.sources)
+        ]
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,8 @@ class DiskQueue:
         self._disk = threading.Lock()
         self._sequences: list[int] = []
         self._records: dict[int, bytes] = {}
-        self._bytes = 0
+        self._bytes = self._next = self._done = 0
+        self._position = self._lock = -1
         self._segments: list[_Segment] = []
         self._closing = False
         try:

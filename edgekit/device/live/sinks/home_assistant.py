@@ -19,11 +19,13 @@ from edgekit.runner.files import write_atomically
 PREFIX = "homeassistant"
 ONLINE, OFFLINE = "online", "offline"
 ON, OFF = "ON", "OFF"
+STATE_CLASSES = {"count": "total_increasing", "occupancy": "measurement"}
+"""How Home Assistant treats a counter that only grows, but for restarts, and one that also falls."""
 
 
 def configs(context: SinkContext, topics: Topics, prefix: str = PREFIX) -> dict[str, bytes]:
     """Return the config of each entity by its topic, PREFIX/COMPONENT/DEVICE/ENTITY/config."""
-    found: dict[str, bytes] = {}
+    entities: dict[str, bytes] = {}
     node = f"edgekit_{identifier(context.device_id)}"
 
     def add(component: str, *names: str, **config: Any) -> None:
@@ -44,25 +46,25 @@ def configs(context: SinkContext, topics: Topics, prefix: str = PREFIX) -> dict[
             "origin": {"name": "edgekit", "sw_version": edgekit.__version__},
         }
         topic = f"{prefix}/{component}/{node}/{entity}/config"
-        found[topic] = json.dumps({**common, **config}, sort_keys=True).encode()
+        entities[topic] = json.dumps({**common, **config}, sort_keys=True).encode()
 
+    for source, rule in context.pairs():
+        described = {
+            "state_topic": topics.state(source, rule),
+            "json_attributes_topic": topics.event(source, rule),
+            "qos": 1,
+        }
+        if context.rules[rule] == "state":
+            add("binary_sensor", source, rule, payload_on=ON, payload_off=OFF, **described)
+        else:
+            add("sensor", source, rule, state_class=STATE_CLASSES[context.rules[rule]], **described)
     for source, kind in context.sources.items():
-        for rule, events in context.rules.items():
-            described = {
-                "state_topic": topics.state(source, rule),
-                "json_attributes_topic": topics.event(source, rule),
-                "qos": 1,
-            }
-            if events == "count":
-                add("sensor", source, rule, state_class="total_increasing", **described)
-            else:
-                add("binary_sensor", source, rule, payload_on=ON, payload_off=OFF, **described)
         if kind == "picture":
             add("camera", source, "picture", topic=topics.picture(source))
-    return found
+    return entities
 
 
-def with_removals(found: dict[str, bytes], record: Path) -> dict[str, bytes]:
+def with_removals(entities: dict[str, bytes], record: Path) -> dict[str, bytes]:
     """Add an empty message for each config of an earlier start that is not needed any more, which removes the entity.
 
     `record` is a file with the topics of the last start; it is rewritten.
@@ -71,15 +73,14 @@ def with_removals(found: dict[str, bytes], record: Path) -> dict[str, bytes]:
         before = [each for each in json.loads(record.read_bytes()) if isinstance(each, str)]
     except (OSError, ValueError, TypeError):
         before = []
-    if before != sorted(found):
-        write_atomically(record, json.dumps(sorted(found)).encode())
-    return {**{topic: b"" for topic in before if topic not in found}, **found}
+    if before != sorted(entities):
+        write_atomically(record, json.dumps(sorted(entities)).encode())
+    return {**{topic: b"" for topic in before if topic not in entities}, **entities}
 
 
 def initial_states(context: SinkContext, topics: Topics) -> dict[str, str]:
     """Return the state of each binary sensor when the process starts, by its topic."""
-    states = [rule for rule, events in context.rules.items() if events != "count"]
-    return {topics.state(source, rule): OFF for source in context.sources for rule in states}
+    return {topics.state(*pair): OFF for pair in context.pairs() if context.rules[pair[1]] == "state"}
 
 
 def state_of(event: dict[str, Any]) -> str | None:

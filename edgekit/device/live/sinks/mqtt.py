@@ -84,7 +84,7 @@ SETTLE_S = 5.0
 """How long a record stays in the queue after its acknowledgement."""
 IN_FLIGHT = 20
 """How many events may be sent and not yet acknowledged."""
-PAUSES_S = (0.5, 5.0)
+PAUSES_S = (0.25, 2.0)
 LATE_S = 0.3
 """How much later than the answer to our question an echo may arrive."""
 RESET = b'{"reset":true}'
@@ -228,7 +228,7 @@ class Mqtt(Sink):
 
     def _resume(self, connection: _Connection, queue: DiskQueue) -> _Unsettled:
         """Return the records in the queue that the broker already has. The others are to be sent."""
-        topics = [self._topics.event(source, rule) for source in self._context.sources for rule in self._context.rules]
+        topics = [self._topics.event(*pair) for pair in self._context.pairs()]
         echoes = connection.echoes(topics, self._topics.echo, is_asking=queue.after(0) is not None)
         records, last = [], 0
         record = queue.after(0)

@@ -66,7 +66,7 @@ class Settings:
     """Where to send events, and how."""
 
     name: str
-    """The address without user name, password and query, which may have a token."""
+    """The scheme and the host, because the rest of an address may be a secret."""
     host: str
     port: int
     target: str = field(repr=False)
@@ -79,7 +79,7 @@ class Settings:
 def open(address: str, options: Mapping[str, Any], context: SinkContext) -> Webhook:
     """Return the sink for `http://HOST:PORT/PATH` or `https://…`; `${NAME}` is replaced by environment variables."""
     parts, username, password = credentials.split_address(address)
-    name = parts._replace(query="", fragment="").geturl()
+    name = f"{parts.scheme}://{parts.netloc}/" + ("…" if parts.path.strip("/") else "")
     where = f"sink {name}"
     target = credentials.expand((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), where)
     headers = {"Content-Type": "application/json", "User-Agent": f"edgekit/{edgekit.__version__}"}
@@ -259,14 +259,14 @@ def _key(options: Mapping[str, Any], where: str) -> bytes:
 def _headers(value: Any, where: str) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise InputError(f"{where}: headers: got a {type(value).__name__}; use a mapping of names to texts")
-    found = {}
+    headers = {}
     for name, text in value.items():
         if not isinstance(name, str) or not isinstance(text, str) or not HEADER_NAME.fullmatch(name):
             raise InputError(f"{where}: headers: {name!r}: use a name and a text, such as X-Token: ${{TOKEN}}")
-        found[name] = credentials.expand(text, f"{where}: headers: {name}")
-        if not found[name].isprintable() or not found[name].isascii():
+        headers[name] = credentials.expand(text, f"{where}: headers: {name}")
+        if not headers[name].isprintable() or not headers[name].isascii():
             raise InputError(f"{where}: headers: {name}: the value has a line end or a letter beyond ASCII; remove it")
-    return found
+    return headers
 
 
 def _pause_s(retry_after: str | None) -> float:

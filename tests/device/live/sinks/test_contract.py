@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from edgekit.device.live import sinks
-from edgekit.device.live.sinks import Sink, open_sink
+from edgekit.device.live.sinks import Sink, mqtt, open_sink, webhook
 from edgekit.runner.errors import InputError
+from tests import requirements
 from tests.device.live.sinks.broker import context, event, free_port, until
 
 SECRET = "s3cret"
@@ -33,11 +34,13 @@ def sink(
     request: pytest.FixtureRequest, tmp_path: Path, silent: int, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Sink]:
     monkeypatch.setenv("SECRET", SECRET)
+    monkeypatch.setattr(mqtt, "CONNECT_S", 1.0)
+    monkeypatch.setattr(webhook, "ANSWER_S", 1.0)
     kind, _, port = str(request.param).partition(" ")
     number = silent if port == "silent" else free_port()
     if kind == "gpio":
-        gpiozero = pytest.importorskip("gpiozero")
-        monkeypatch.setattr(gpiozero.Device, "pin_factory", importlib.import_module("gpiozero.pins.mock").MockFactory())
+        mock = requirements.package("gpiozero.pins.mock")
+        monkeypatch.setattr(requirements.package("gpiozero").Device, "pin_factory", mock.MockFactory())
     options: Mapping[str, Any] = {
         "mqtt": {"to": f"mqtt://user:${{SECRET}}@127.0.0.1:{number}"},
         "webhook": {"to": f"http://user:${{SECRET}}@127.0.0.1:{number}/?token=${{SECRET}}", "secret": "${SECRET}"},

@@ -14,7 +14,7 @@ from edgekit.runner.errors import ResourceError
 from tests.device.live.sinks.broker import until
 
 PUTS_UNTIL_KILLED = """
-import itertools, pathlib, sys
+import itertools, pathlib, sys, time
 from edgekit.device.live.sinks.disk_queue import DiskQueue
 queue = DiskQueue(pathlib.Path(sys.argv[1]), 50_000)
 for number in itertools.count():
@@ -22,7 +22,7 @@ for number in itertools.count():
     while len(queue) > 30:
         sequence, record = queue.after(0)
         while queue._unwritten():
-            pass
+            time.sleep(0.0005)
         queue.done(sequence)
         print(record.decode(), flush=True)
 """

@@ -39,18 +39,25 @@ def configs(facts: SinkContext) -> dict[str, dict[str, Any]]:
 
 def test_configs_have_the_documented_keys(tmp_path: Path) -> None:
     sources = {"front door": "picture", "hall": "audio"}
-    found = configs(context(tmp_path, device_id="Pi #7", sources=sources))
+    rules = {"visitor": "state", "passed": "count", "inside": "occupancy"}
+    watched = {"inside": ["hall"], "visitor": []}
+    found = configs(context(tmp_path, device_id="Pi #7", sources=sources, rules=rules, watched=watched))
     components = [topic.split("/")[1] for topic in found]
-    assert sorted(components) == ["binary_sensor"] * 2 + ["camera"] + ["sensor"] * 2
+    assert sorted(components) == ["binary_sensor"] * 2 + ["camera"] + ["sensor"] * 3
     for topic, config in found.items():
         assert TOPIC.fullmatch(topic), topic
         known = COMPONENTS[topic.split("/")[1]]
         assert {key: type(value) for key, value in config.items()} == known
         assert {key: type(value) for key, value in config["device"].items()} == DEVICE
         assert config["device"]["identifiers"] and config["origin"]["name"]
-        assert config.get("state_class", "total_increasing") == "total_increasing"
         topics = [value for key, value in config.items() if key.endswith("topic")]
         assert not [each for each in topics if set(each) & set("+#")], "no wildcards"
+    classes = sorted((config["name"], config["state_class"]) for config in found.values() if "state_class" in config)
+    assert classes == [
+        ("front door passed", "total_increasing"),
+        ("hall inside", "measurement"),
+        ("hall passed", "total_increasing"),
+    ]
     identifiers = [config["unique_id"] for config in found.values()]
     assert len(set(identifiers)) == len(identifiers)
     assert len({json.dumps(config["device"]) for config in found.values()}) == 1, "all belong to one device"
