@@ -184,10 +184,10 @@ def check(config: LiveConfig) -> None:
             if name not in names:
                 raise InputError(f"sources.{source.name}.model: got {name!r}{suggestion(name, names)}")
     for rule in config.rules:
-        name = rule.get("model")
-        if name is not None and name not in names:
-            raise InputError(f"rules.{rule['name']}.model: got {name!r}{suggestion(str(name), names)}")
-        if name is None and len(names) > 1:
+        chosen = rule.get("model")
+        if chosen is not None and chosen not in names:
+            raise InputError(f"rules.{rule['name']}.model: got {chosen!r}{suggestion(str(chosen), names)}")
+        if chosen is None and len(names) > 1:
             raise InputError(f"rules.{rule['name']}: there are {len(names)} models; add model: one of {_list(names)}")
 
 
@@ -199,7 +199,7 @@ def parse_sources(texts: Sequence[str], options: Mapping[str, Any]) -> tuple[Sou
     sources = []
     for number, text in enumerate(texts, 1):
         match = NAMED.fullmatch(text)
-        name, address = match.groups() if match else ("", text)
+        name, address = (str(match[1]), str(match[2])) if match else ("", text)
         if not address:
             raise InputError(f"--from: got {text!r}; use a film, a folder, or an address such as v4l2:/dev/video0")
         sources.append(SourceConfig(name or (f"source-{number}" if number > 1 else "source"), address, dict(options)))
@@ -436,4 +436,5 @@ def _kind(value: Any) -> str:
         return "nothing"
     if isinstance(value, (bool, int, float)):
         return json.dumps(value)
-    return {dict: "keys and values", list: "a list", str: "a text"}.get(type(value), type(value).__name__)
+    names: dict[type, str] = {dict: "keys and values", list: "a list", str: "a text"}
+    return names.get(type(value), type(value).__name__)

@@ -78,7 +78,7 @@ class Hub:
         seen = 0
         while True:
             with self._changed:
-                self._wait(lambda last=seen: self._pictures.get(source, (0,))[0] > last)
+                self._wait_for_picture(source, seen)
                 number, data = self._pictures.get(source, (0, b""))
             yield data if number > seen else b""
             seen = number
@@ -88,7 +88,7 @@ class Hub:
         seen, heard = self._state[0], 0  # an old state is not shown; the events so far are
         while True:
             with self._changed:
-                self._wait(lambda last=(seen, heard): self._state[0] > last[0] or self._event_count > last[1])
+                self._wait_for_message(seen, heard)
                 state, events = self._state, [text for number, text in self._events if number > heard]
                 heard = self._event_count
             for text in events:
@@ -111,8 +111,11 @@ class Hub:
             reply = self._replies.pop(number)
         return {"ok": bool(reply.get("ok")), "text": reply.get("text", "no answer in time")}
 
-    def _wait(self, condition: Callable[[], bool]) -> None:
-        self._changed.wait_for(condition, STEP_S)
+    def _wait_for_picture(self, source: str, seen: int) -> None:
+        self._changed.wait_for(lambda: self._pictures.get(source, (0,))[0] > seen, STEP_S)
+
+    def _wait_for_message(self, seen: int, heard: int) -> None:
+        self._changed.wait_for(lambda: self._state[0] > seen or self._event_count > heard, STEP_S)
 
     def _count(self, source: str | None, change: int) -> None:
         with self._changed:

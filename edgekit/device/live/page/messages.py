@@ -20,7 +20,7 @@ def write_message(pipe: IO[bytes], fields: dict[str, Any], arrays: Sequence[np.n
     pipe.write(LENGTH.pack(len(head)) + head)
     pipe.flush()
     for each in arrays:
-        pipe.write(memoryview(np.ascontiguousarray(each)).cast("B"))
+        pipe.write(np.ascontiguousarray(each).data.cast("B"))
         pipe.flush()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import threading
@@ -17,7 +18,9 @@ import pytest
 
 from tests import requirements
 from tests.conftest import ROOT, run_edgekit
+from tests.device.live import films
 from tests.device.live.running import Live
+from tests.device.monitor.watched import with_reference
 from tests.report.html.browser import Browser
 
 RULE = ("--rule", "name=seen", "label=red", "threshold=0.6")
@@ -229,6 +232,18 @@ def test_nobody_looking_costs_nothing(running: Live) -> None:
 def _ticks(process: int) -> int:
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
+
+
+def test_it_says_whether_the_model_is_still_right(
+    browser: Browser, colours: Path, film: Path, live: Callable[..., Live], tmp_path: Path
+) -> None:
+    samples = np.random.default_rng(0).integers(0, 256, (80, films.SIDE, films.SIDE, 3)).astype(np.uint8)
+    watched = with_reference(Path(shutil.copy(colours, tmp_path)), samples)
+    run = live(watched, "--from", film, "--loop", "--page", "0", "--watch")
+    open_page(browser, f"http://127.0.0.1:{run.port}/")
+    until(browser, "document.getElementById('health').textContent.startsWith('still right? early')")
+    assert run.stop()[0] == 0
+    assert "edgerun: still right? " in run.said[-1]
 
 
 def test_the_state_is_json_with_everything_shown(running: Live) -> None:
