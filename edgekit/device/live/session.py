@@ -299,6 +299,8 @@ class Session:
                 return
             if stopping_s is None:
                 self._report_changes()
+                if self.page:
+                    self.page.end_if_hung()
             if self._lines.problem is not None:  # nobody reads what is printed
                 self.stop()
 

@@ -15,7 +15,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -35,6 +35,7 @@ STATES_PER_S = 2.0
 EVENTS = 50
 DRAWN_S = 5.0
 """If a picture is not drawn within this time, the next one is sent all the same."""
+HUNG_S = 10.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 SHORTEST_TOKEN = 16
 BACKLOG = 32
@@ -109,6 +110,7 @@ class Page:
         self._drawn_s: dict[str, float] = {}
         self._replies: deque[dict[str, Any]] = deque(maxlen=BACKLOG)
         self._is_over = False
+        self._writing_s: float | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._supervise, name="edgerun page", daemon=True)
 
@@ -123,6 +125,12 @@ class Page:
             self._event_count += 1
             if self._listeners:
                 self._changed.notify()
+
+    def end_if_hung(self) -> None:
+        """End the process if it has not read for `HUNG_S` seconds, so that it is started again. Call it regularly."""
+        writing_s, process = self._writing_s, self.process
+        if writing_s is not None and process is not None and time.monotonic() - writing_s > HUNG_S:
+            processes.kill_process(process)
 
     def close(self, timeout_s: float = 1.0) -> None:
         """End the process and free the port."""
@@ -186,9 +194,16 @@ class Page:
         listener.join(1.0)
         return code
 
+    def _write(self, pipe: IO[bytes], fields: dict[str, Any], arrays: Sequence[np.ndarray] = ()) -> None:
+        self._writing_s = time.monotonic()
+        try:
+            write_message(pipe, fields, arrays)
+        finally:
+            self._writing_s = None
+
     def _feed(self, pipe: IO[bytes], process: subprocess.Popen[bytes]) -> None:
         """Send what the viewers need until the child ends or the page is closed."""
-        write_message(pipe, self._hello)
+        self._write(pipe, self._hello)
         next_state_s, sent = 0.0, dict.fromkeys(self._sources, -1)
         while True:
             with self._changed:
@@ -204,11 +219,11 @@ class Page:
             if self._is_over or processes.has_ended(process):
                 return
             for message in (*replies, *({"kind": "event", "event": each} for each in events)):
-                write_message(pipe, message)
+                self._write(pipe, message)
             now = time.monotonic()
             if has_listeners and now >= next_state_s:
                 next_state_s = now + 1 / STATES_PER_S
-                write_message(pipe, {"kind": "state", "state": self._state()})
+                self._write(pipe, {"kind": "state", "state": self._state()})
             for name in viewed:
                 self._send_picture(pipe, name, sent, now)
 
@@ -221,7 +236,7 @@ class Page:
         sent[name] = picture.number
         self._drawn_s[name] = now + DRAWN_S
         models, outputs, texts = zip(*picture.answers)
-        write_message(
+        self._write(
             pipe, {"kind": "picture", "source": name, "models": models, "texts": texts}, (picture.pixels, *outputs)
         )
 

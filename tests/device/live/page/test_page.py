@@ -218,6 +218,20 @@ def test_a_killed_page_comes_back_and_the_model_goes_on(running: Live) -> None:
     assert [line for line in running.said if "its process ended with" in line]
 
 
+def test_a_page_that_hangs_does_not_stop_the_model(running: Live) -> None:
+    running.until(running.state)
+    viewing = pictures(running.port)
+    next(viewing)
+    [page] = [each for each in running.children() if "page.server" in Path(f"/proc/{each}/cmdline").read_text()]
+    os.kill(page, signal.SIGSTOP)
+    before = len(running.out)
+    running.until(lambda: len(running.out) >= before + 4)  # the film begins again every three seconds
+    running.until(lambda: [line for line in running.said if "its process ended with -9" in line])
+    running.until(running.state)
+    code, seconds = running.stop()
+    assert code == 0 and seconds < 2
+
+
 def test_nobody_looking_costs_nothing(running: Live) -> None:
     [page] = running.until(
         lambda: [each for each in running.children() if "page.server" in Path(f"/proc/{each}/cmdline").read_text()]
