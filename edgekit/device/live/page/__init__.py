@@ -94,7 +94,8 @@ class Page:
         token = "" if config.is_loopback and config.token_file is None else self._token(config, home)
         self._socket = _listen(config)
         host, port = self._socket.getsockname()[:2]
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+        shown = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{port}/"
         self._hello = {
             "kind": "hello", "facts": facts, "token": token, "secret": secrets.token_hex(32),
             "loopback": config.is_loopback, "host": host,

@@ -129,6 +129,8 @@ class Handler(BaseHTTPRequestHandler):
         query = {name: values[-1] for name, values in parse_qs(url.query).items()}
         if not self._is_own_host():
             self._refuse(HTTPStatus.FORBIDDEN, "Host: use localhost, or this machine's address")
+        elif url.path != "/" and self.headers.get("Sec-Fetch-Site", "none") not in OWN_SITES:
+            self._refuse(HTTPStatus.FORBIDDEN, "this request does not come from the page")
         elif not self._is_known():
             if url.path == "/":
                 self._send(HTTPStatus.OK, LOGIN, "text/html; charset=utf-8", policy(LOGIN))

@@ -138,6 +138,7 @@ def test_its_headers_allow_nothing_from_others(running: Live) -> None:
 def test_requests_of_other_sites_are_refused(running: Live) -> None:
     assert running.ask("/state", Host="evil.example").status == 403, "a name that was pointed at this machine"
     assert running.ask("/state", Host="localhost:1").status == 200
+    assert running.ask("/picture.jpg", Sec_Fetch_Site="cross-site").status == 403, "a picture in another page"
     for headers in (
         {"Origin": "http://evil.example"},
         {"Sec_Fetch_Site": "cross-site"},
