@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import RawSpec
 
 FIRST_RETRY_S = 0.5
-LONGEST_RETRY_S = 3.0
-"""A connection takes a second or two, so that a source is back within 5 s of its return."""
+LONGEST_RETRY_S = 2.0
+"""A connection takes a second or two, and then a frame that can be decoded alone must come, all within 5 s."""
 STALL_S = 10.0
 """A camera that sends nothing for so long is connected again."""
 FIRST_FRAME_S = 20.0

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import queue
 import re
-import select
 import shutil
 import socket
 import subprocess
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.device import processes
-from edgekit.device.live.sources import base
+from edgekit.device.live.sources import base, pipes
 from edgekit.device.live.sources.log import LastLines
 from edgekit.runner.errors import InputError
 
@@ -46,8 +45,6 @@ In a photograph, the mean difference is 0.3 of 255 for 4:2:2 and 1.6 for 4:2:0; 
 """
 TURNS = {0: (), 90: ("transpose=clock",), 180: ("hflip", "vflip"), 270: ("transpose=cclock",)}
 FLIPS = {"": (), "horizontal": ("hflip",), "vertical": ("vflip",), "both": ("hflip", "vflip")}
-PIPE_BYTES = 1 << 20
-F_SETPIPE_SZ = 1031
 UNREACHABLE = r"connection refused|timed out|no route to host|unreachable|failed to resolve|name or service not known"
 REASONS = (
     (UNREACHABLE, "{detail}; check that it is switched on, its address and the network"),
@@ -108,10 +105,7 @@ class FfmpegSource(base.Source):
         program, version = find(shown)
         process, log = self._start(command(program, version, source, self.options), source)
         assert process.stdout is not None
-        with suppress(OSError, ImportError):
-            import fcntl
-
-            fcntl.fcntl(process.stdout.fileno(), F_SETPIPE_SZ, PIPE_BYTES)
+        pipes.widen(process.stdout.fileno())
         stall_s: float | None = None
         if self.reconnects:
             stall_s = max(base.STALL_S, 3 / self.options.rate if self.options.rate else 0)
@@ -310,12 +304,10 @@ def reason_of(lines: list[str], code: int | None) -> tuple[str, bool]:
 
 def _fill(stream: Any, view: memoryview, stall_s: float | None) -> bool:
     """Fill the view. Returns False if the stream ends before. Raises TimeoutError if nothing arrives for so long."""
-    poll = select.poll() if stall_s and hasattr(select, "poll") else None
-    if poll is not None:
-        poll.register(stream.fileno(), select.POLLIN | select.POLLHUP)
+    arrives = pipes.poller(stream.fileno())
     filled = 0
     while filled < len(view):
-        if poll is not None and not poll.poll((stall_s or 0) * 1000):
+        if stall_s and not arrives(stall_s):
             raise TimeoutError
         count = stream.readinto(view[filled:])
         if not count:

@@ -108,6 +108,6 @@ class RowSource(base.Source):
             stream.window_hop(raw, options.hop, False)
 
     def _ignore(self, error: InputError) -> None:
-        """Note in the status that a line was left out."""
+        """Note in the status that a line or a message was left out."""
         self._ignored += 1
-        self._detail = self.address.redact(f"{self._ignored} lines left out; the last: {error}")
+        self._detail = self.address.redact(f"left out: {self._ignored}; the last: {error}")

@@ -58,9 +58,9 @@ class Picamera2Source(base.Source):
         try:
             camera = Picamera2(int(self.address.rest or 0))
             # In its names the last letter is the first byte: "BGR888" are arrays in the order R, G, B.
-            wanted: dict[str, Any] = {"size": self.options.size or SIZE, "format": "BGR888"}
+            main: dict[str, Any] = {"size": self.options.size or SIZE, "format": "BGR888"}
             controls = {"FrameRate": self.options.rate or RATE}
-            camera.configure(camera.create_video_configuration(main=wanted, controls=controls))
+            camera.configure(camera.create_video_configuration(main=main, controls=controls))
             camera.start()
             while not self._closed.is_set():
                 yield camera.capture_array("main")

@@ -6,6 +6,7 @@ A line that is no row, such as a greeting or one whose beginning was missed, is 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -54,9 +55,11 @@ class SerialSource(rows.RowSource):
 
     def _open(self) -> int:
         """Open the port and set its speed: 8 bits without parity."""
+        path, shown = self.address.rest, self.address.shown
+        if sys.platform == "win32":
+            raise InputError(f"{shown}: serial ports are read on Linux and macOS only; pipe the lines in: csv:-")
         import termios
 
-        path, shown = self.address.rest, self.address.shown
         speed = getattr(termios, f"B{self._baud}", None)
         if speed is None:
             raise InputError(f"{shown}: baud: got {self._baud}; use a usual speed, such as 9600 or 115200")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import threading
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -11,11 +10,11 @@ from time import monotonic
 
 import numpy as np
 
-from edgekit.device.live.sources import base
+from edgekit.device.live.sources import base, pipes
 from edgekit.runner.streaming import audio, stream
 from edgekit.runner.streaming.source import MOST_BYTES, Source
 
-POLL_MS = 200
+POLL_S = 0.2
 
 
 class SoundSource(base.Source):
@@ -54,12 +53,10 @@ class SoundSource(base.Source):
 
 def read(descriptor: int, closed: threading.Event, stall_s: float | None = None) -> Iterator[bytes]:
     """Yield what arrives at a file descriptor, until its end, until `closed` is set or until nothing comes so long."""
-    poll = select.poll() if hasattr(select, "poll") else None
-    if poll is not None:
-        poll.register(descriptor, select.POLLIN | select.POLLHUP)
+    arrives = pipes.poller(descriptor)
     arrived_s = monotonic()
     while not closed.is_set():
-        if poll is not None and not poll.poll(POLL_MS):
+        if not arrives(POLL_S):
             if stall_s and monotonic() > arrived_s + stall_s:
                 return
             continue

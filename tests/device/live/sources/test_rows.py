@@ -21,7 +21,9 @@ READ_STDIN = """
 from tests.device.live.sources import cameras
 source = cameras.source_of("csv:-", cameras.VECTOR)
 source.check()
-print([frame.data.tolist() for frame in cameras.frames_of(source, 9)])
+print("ready", flush=True)
+while frames := cameras.frames_of(source, 1):
+    print(frames[0].data.tolist(), flush=True)
 """
 
 
@@ -49,7 +51,7 @@ def test_a_serial_port(port: tuple[int, str]) -> None:
     source.close()
     assert frames[-2].data.tolist() == [7.0, 8.0]
     assert frames[-1].data.tolist() == [1.5, 2.0]
-    assert "1 lines left out; the last: got 'hello from the board'" in status.detail
+    assert "left out: 1; the last: got 'hello from the board'" in status.detail
     assert status.state == "running"
 
 
@@ -112,12 +114,12 @@ def test_csv_lines_on_standard_input() -> None:
     pipe = subprocess.PIPE
     child = subprocess.Popen([sys.executable, "-c", READ_STDIN], stdin=pipe, stdout=pipe, cwd=requirements.ROOT)
     assert child.stdin is not None
-    for line in (b"x,y\n", b"1,2\n", b"3,4\n"):
+    assert child.stdout is not None
+    for line, answer in ((b"x,y\n", b"ready\n"), (b"1,2\n", b"[1.0, 2.0]\n"), (b"3,4\n", b"[3.0, 4.0]\n")):
         child.stdin.write(line)
         child.stdin.flush()
-        time.sleep(0.5)
-    output, _ = child.communicate(timeout=30)
-    assert output.strip() == b"[[1.0, 2.0], [3.0, 4.0]]"
+        assert child.stdout.readline() == answer
+    assert child.communicate(timeout=30) == (b"", None)
 
 
 def test_lines_that_are_rows() -> None:
