@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from paho.mqtt import client as paho
 
@@ -56,6 +56,8 @@ def until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
 class Broker:
     """A mosquitto on a port of its own."""
 
+    all: ClassVar[list[Broker]] = []
+
     def __init__(self, folder: Path, config: str = SAVES_EACH_CHANGE, listener: str = "") -> None:
         self.program, self.port, self.folder = requirements.program("mosquitto"), free_port(), folder
         folder.mkdir(exist_ok=True)
@@ -65,6 +67,7 @@ class Broker:
         self.config.write_text(
             f"listener {self.port} 127.0.0.1\n{listener}{access}persistence_location {folder}/\nuser root\n{config}"
         )
+        self.all.append(self)
         self.start()
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""A running mosquitto, and Home Assistant's client of it."""
+"""A running mosquitto and a client of it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ import pytest
 from tests.device.live.sinks.broker import Broker, Subscriber
 
 
+@pytest.fixture(autouse=True)
+def no_broker_is_left() -> Iterator[None]:
+    """Also after a test that failed."""
+    yield
+    while Broker.all:
+        Broker.all.pop().kill()
+
+
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    running = Broker(tmp_path / "broker")
-    yield running
-    running.kill()
+def broker(tmp_path: Path) -> Broker:
+    return Broker(tmp_path / "broker")
 
 
 @pytest.fixture

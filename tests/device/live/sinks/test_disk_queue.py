@@ -29,11 +29,11 @@ for number in itertools.count():
 
 
 def records(queue: DiskQueue) -> list[bytes]:
-    found, record = [], queue.after(0)
+    listed, record = [], queue.after(0)
     while record:
-        found.append(record[1])
+        listed.append(record[1])
         record = queue.after(record[0])
-    return found
+    return listed
 
 
 def files(folder: Path) -> list[Path]:

@@ -33,18 +33,18 @@ DEVICE = {"identifiers": list, "name": str, "manufacturer": str, "model": str, "
 
 
 def configs(facts: SinkContext) -> dict[str, dict[str, Any]]:
-    found = home_assistant.configs(facts, Topics("edgekit", facts.device_id))
-    return {topic: json.loads(payload) for topic, payload in found.items()}
+    configured = home_assistant.configs(facts, Topics("edgekit", facts.device_id))
+    return {topic: json.loads(payload) for topic, payload in configured.items()}
 
 
 def test_configs_have_the_documented_keys(tmp_path: Path) -> None:
     sources = {"front door": "picture", "hall": "audio"}
     rules = {"visitor": "state", "passed": "count", "inside": "occupancy"}
     watched = {"inside": ["hall"], "visitor": []}
-    found = configs(context(tmp_path, device_id="Pi #7", sources=sources, rules=rules, watched=watched))
-    components = [topic.split("/")[1] for topic in found]
+    configured = configs(context(tmp_path, device_id="Pi #7", sources=sources, rules=rules, watched=watched))
+    components = [topic.split("/")[1] for topic in configured]
     assert sorted(components) == ["binary_sensor"] * 2 + ["camera"] + ["sensor"] * 3
-    for topic, config in found.items():
+    for topic, config in configured.items():
         assert TOPIC.fullmatch(topic), topic
         known = COMPONENTS[topic.split("/")[1]]
         assert {key: type(value) for key, value in config.items()} == known
@@ -52,15 +52,16 @@ def test_configs_have_the_documented_keys(tmp_path: Path) -> None:
         assert config["device"]["identifiers"] and config["origin"]["name"]
         topics = [value for key, value in config.items() if key.endswith("topic")]
         assert not [each for each in topics if set(each) & set("+#")], "no wildcards"
-    classes = sorted((config["name"], config["state_class"]) for config in found.values() if "state_class" in config)
+    sensors = [config for config in configured.values() if "state_class" in config]
+    classes = sorted((config["name"], config["state_class"]) for config in sensors)
     assert classes == [
         ("front door passed", "total_increasing"),
         ("hall inside", "measurement"),
         ("hall passed", "total_increasing"),
     ]
-    identifiers = [config["unique_id"] for config in found.values()]
+    identifiers = [config["unique_id"] for config in configured.values()]
     assert len(set(identifiers)) == len(identifiers)
-    assert len({json.dumps(config["device"]) for config in found.values()}) == 1, "all belong to one device"
+    assert len({json.dumps(config["device"]) for config in configured.values()}) == 1, "all belong to one device"
 
 
 def test_entities_follow_the_events(tmp_path: Path, broker: Broker) -> None:

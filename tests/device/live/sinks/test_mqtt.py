@@ -68,7 +68,6 @@ def delivers_while_killed(folder: Path, kills: int) -> tuple[int, Subscriber]:
         until(lambda: len(subscriber.arrived) == count and not sink.status().waiting, 60)
         assert sink.status().sent == count and sink.status().failed == 0
     subscriber.close()
-    broker.kill()
     return count, subscriber
 
 
@@ -161,7 +160,7 @@ def test_events_wait_for_the_broker_over_a_restart(tmp_path: Path) -> None:
         assert sink.status().waiting == 5 and f"nothing listens on 127.0.0.1:{port}" in sink.status().detail
         with pytest.raises(ResourceError, match="another process uses this queue"):
             open_sink(f"mqtt://127.0.0.1:{port}/edgekit", context(tmp_path)).start()
-    broker = Broker(folder, listener=f"allow_anonymous true\nlistener {port} 127.0.0.1\n")
+    Broker(folder, listener=f"allow_anonymous true\nlistener {port} 127.0.0.1\n")
     subscriber = Subscriber(port)
     with started(open_sink(f"mqtt://127.0.0.1:{port}/edgekit", context(tmp_path))):
         until(lambda: len(subscriber.order) == 5)
@@ -170,7 +169,6 @@ def test_events_wait_for_the_broker_over_a_restart(tmp_path: Path) -> None:
     assert (topic, retained) == ("edgekit/door/visitor", False)
     assert json.loads(payload) == {**event(0).to_dict(), "device": "pi-7"}
     subscriber.close()
-    broker.kill()
 
 
 def test_a_queue_that_is_removed_suppresses_nothing(tmp_path: Path, broker: Broker, subscriber: Subscriber) -> None:
@@ -228,14 +226,12 @@ def test_names_with_reserved_characters(tmp_path: Path, broker: Broker) -> None:
 
 
 @pytest.fixture
-def locked(tmp_path: Path) -> Iterator[Broker]:
+def locked(tmp_path: Path) -> Broker:
     """A broker that asks for a password."""
     passwords = tmp_path / "passwords"
     passwords.touch()
     subprocess.run([requirements.program("mosquitto_passwd"), "-b", passwords, "camera", SECRET], check=True)
-    broker = Broker(tmp_path / "locked", f"allow_anonymous false\npassword_file {passwords}\n")
-    yield broker
-    broker.kill()
+    return Broker(tmp_path / "locked", f"allow_anonymous false\npassword_file {passwords}\n")
 
 
 def texts_of(sink: Sink) -> str:
@@ -348,7 +344,6 @@ def test_tls(tmp_path: Path) -> None:
             sink.check()
         assert "\n" not in str(refused.value)
     subscriber.close()
-    broker.kill()
 
 
 def test_servers_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
