@@ -178,6 +178,10 @@ def check(config: LiveConfig) -> None:
             "configuration"
         )
     names = [each.name for each in config.models]
+    if config.record and len(names) > 1:
+        raise InputError(
+            f"record: there are {len(names)} models, and a recording has the answers of one; run one for each"
+        )
     _check_unique([each.name for each in config.sources], "sources")
     for source in config.sources:
         for name in source.models:

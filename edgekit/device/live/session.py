@@ -33,7 +33,8 @@ STALLED_CODE = 5
 LOOK_S = 0.5
 STOP_S = 1.5
 """A model's call that lasts this long after `stop` is not waited for."""
-CLOSE_S = 0.5
+CLOSE_S, LAST_EVENTS_S = 0.5, 5.0
+"""Time for each part to close, and for the sinks to deliver what is left once the sources have ended by themselves."""
 EVENTS_WAITING, LINES_WAITING, ANSWERS_WAITING = 256, 1000, 10_000
 VERDICT_S = 10.0
 """The verdict of a monitor is derived this often while somebody looks at the page."""
@@ -51,7 +52,7 @@ class Session:
         The opened models by the names in `config`.
     on_event : callable
         Called in a thread of its own with each event. It may wait.
-    on_change : callable or None
+    on_change : callable
         Called in the same thread with each answer whose first line differs from the one before, if there are no rules.
     report : callable
         Called with a line about anything that a person should know.
@@ -144,16 +145,16 @@ class Session:
 
     def _finish(self) -> None:
         """Hand over what is pending, for a moment, and close. The sources are closed first, so that nothing comes."""
-        if self.stopping_s is None:
-            self.stopping_s = time.monotonic() + CLOSE_S  # sources have ended: the sinks get a little longer
+        sinks_s = CLOSE_S if self.stopping_s is not None else LAST_EVENTS_S
+        self.stopping_s = self.stopping_s or time.monotonic()
         self.engine.close(CLOSE_S)
         self._events.close(CLOSE_S)
         self._lines.close(CLOSE_S)
-        closing = [threading.Thread(target=sink.close, args=(CLOSE_S,), daemon=True) for sink in self._sinks]
+        closing = [threading.Thread(target=sink.close, args=(sinks_s,), daemon=True) for sink in self._sinks]
         for thread in closing:
             thread.start()
         for thread in closing:
-            thread.join(2 * CLOSE_S)
+            thread.join(sinks_s + CLOSE_S)
         if self._recorder:
             self._recorder.close()
         self.close()
