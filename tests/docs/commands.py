@@ -167,6 +167,9 @@ TRAINED_FILE = "needs a trained file; tests/cli/test_init_model.py runs it with 
 BUSY = "refuses reports of a machine that runs tests; tests/report/field/test_board_reports.py makes quiet ones"
 
 LIVE = "needs a camera; tests/device/live runs such commands on a film"
+SWITCH = "tests/device/live/test_tutorial.py runs it on a film, with a broker"
+DETECTOR = "detector-onnx-1.0.0.edge.zip"
+DOOR = f"{DEVICE} live {DETECTOR} --from door=v4l2:/dev/video0 --page 8080"
 
 ELSEWHERE = {
     "edgerun live detector-onnx-1.0.0.edge.zip --from v4l2:/dev/video0 --rule label=person threshold=0.6 "
@@ -175,6 +178,25 @@ ELSEWHERE = {
     "edgerun live --config live.yaml": LIVE,
     "edgerun watch -- edgerun live current --config live.yaml": LIVE,
     "ssh -L 8080:127.0.0.1:8080 pi@raspberrypi.local": "needs a device",
+    f"scp edgerun.pyz {DETECTOR} pi@raspberrypi.local:": "needs a device",
+    "sudo apt-get update && sudo apt-get install -y ffmpeg python3-venv": "installs packages of the system",
+    "python3 -m venv edge && edge/bin/pip install 'numpy>=1.22' 'onnxruntime>=1.18' pillow pyyaml 'paho-mqtt>=2,<3'": (
+        INSTALLS
+    ),
+    f"{DEVICE} doctor {DETECTOR}": SWITCH,
+    f"{DEVICE} selftest {DETECTOR}": SWITCH,
+    DOOR: SWITCH,
+    f"{DOOR} --rule name=visitor label=person threshold=0.6 on_after_s=1 off_after_s=5 "
+    "'zone=[[0.3, 0.5], [0.8, 0.5], [0.8, 1], [0.3, 1]]'": SWITCH,
+    "install -m 600 /dev/null broker.txt": SWITCH,
+    "nano broker.txt": "an editor; tests/device/live/test_tutorial.py writes the file",
+    f"{DEVICE} live --config live.yaml": SWITCH,
+    f"{DEVICE} install {DETECTOR}": SWITCH,
+    "sudo install -m 644 edgerun-live.service /etc/systemd/system/": SERVICE,
+    "sudo systemctl enable --now edgerun-live": (
+        "changes the system; tests/device/live/test_tutorial.py runs what the unit starts"
+    ),
+    f"{DEVICE} status": SWITCH,
     "edgekit init parts --task anomaly --data parts": PICTURES_OF_PARTS,
     "edgekit run parts.yaml": PICTURES_OF_PARTS,
     "python edgerun.pyz predict parts-tflite-1.0.0.edge.zip parts/test/scratch/ --draw drawn/": PICTURES_OF_PARTS,

@@ -35,6 +35,7 @@ TUTORIALS = {
         *("artifacts", "edgerun.pyz", "digits-tflite-1.0.0.edge.zip"),  # scp copies the files of the run
         *("pictures-tflite-1.0.0.edge.zip", "cam.mp4"),  # the reader's own, says the page
     },
+    "docs/tutorials/camera-to-switch.md": set(),  # its commands are run by tests/device/live/test_tutorial.py
 }
 """What a tutorial may start from: the clone and its run, and the reader's own data. The page makes all the rest."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def live(home: Path) -> Iterator[Callable[..., Live]]:
     """Starts one; it ends with the test."""
     started: list[Live] = []
 
-    def start(*words: object, **more: str) -> Live:
+    def start(*words: object, **more: Any) -> Live:
         started.append(Live(home, *words, **more))
         return started[-1]
 

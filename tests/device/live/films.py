@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,16 @@ RED = "0xE01010"
 
 
 def detector(
-    path: Path, weights: dict[str, tuple[float, ...]] = WEIGHTS, bias: float = BIAS, turns: float = 0.0, **changes: Any
+    path: Path,
+    weights: dict[str, tuple[float, ...]] = WEIGHTS,
+    bias: float = BIAS,
+    turns: float = 0.0,
+    sides: Sequence[float] = (REACH,) * 4,
+    **changes: Any,
 ) -> Path:
     """Write a bundle that finds cells of the picture in certain colours. `changes` replace fields of the manifest.
+
+    `sides` are the distances of a box's left, upper, right and lower side from the centre of its cell, in cells.
 
     Where a class is likely in some cell, the model turns in a loop so often before it answers.
     """
@@ -37,7 +45,8 @@ def detector(
     factors = np.array(list(weights.values()), np.float32)
     means = pictures.reshape(4, CELLS, STRIDE, CELLS, STRIDE, 3).mean((2, 4)).reshape(4, POINTS, 3) / 255
     logits = means @ factors.T + bias
-    outputs = np.concatenate([np.full((4, POINTS, 4), REACH), logits], axis=2).astype(np.float32)
+    boxes = np.broadcast_to(np.array(sides, np.float32), (1, POINTS, 4))
+    outputs = np.concatenate([boxes.repeat(4, axis=0), logits], axis=2).astype(np.float32)
     width = 4 + len(weights)
     fields: dict[str, Any] = {
         "name": "colours", "version": "1.0.0", "target": "onnx", "variant": "baseline-onnx", "task": "detection",
@@ -47,12 +56,12 @@ def detector(
         "preprocess": [{"step": "scale", "factor": 1 / 255}], "boxes": BoxOptions(0.3, 0.3, 20)._asdict(),
         "golden": {"inputs": "i.npy", "outputs": "o.npy", "atol": 1e-3, "top1": False},
     }  # fmt: skip
-    members = {"model.onnx": _model(factors, bias, turns), "i.npy": npy(pictures), "o.npy": npy(outputs)}
+    members = {"model.onnx": _model(factors, bias, boxes, turns), "i.npy": npy(pictures), "o.npy": npy(outputs)}
     bundle.write(path, Manifest(**{**fields, **changes}), members)
     return path
 
 
-def _model(factors: np.ndarray, bias: float, turns: float) -> bytes:
+def _model(factors: np.ndarray, bias: float, boxes: np.ndarray, turns: float) -> bytes:
     import onnx
     from onnx import helper, numpy_helper
 
@@ -61,7 +70,7 @@ def _model(factors: np.ndarray, bias: float, turns: float) -> bytes:
         "factors": factors.reshape(classes, 3, 1, 1),
         "bias": np.full(classes, bias, np.float32),
         "points": np.array([1, classes, POINTS]),
-        "sides": np.full((1, POINTS, 4), REACH, np.float32),
+        "sides": np.ascontiguousarray(boxes),
     }
     nodes = [
         helper.make_node("AveragePool", ["images"], ["means"], kernel_shape=[STRIDE] * 2, strides=[STRIDE] * 2),

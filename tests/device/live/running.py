@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -37,11 +37,13 @@ def run(home: Path, *words: object, **more: str) -> subprocess.CompletedProcess[
 class Live:
     """A run that goes on until it is stopped. Its page, if any, has a free port."""
 
-    def __init__(self, home: Path, *words: object, **more: str) -> None:
+    def __init__(
+        self, home: Path, *words: object, command: Sequence[str] = COMMAND, folder: Path | None = None, **more: str
+    ) -> None:
         self.process = subprocess.Popen(
-            [*COMMAND, *map(str, words), "--no-trial"],
+            [*command, *map(str, words), "--no-trial"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(home, **more),
-            start_new_session=True,
+            start_new_session=True, cwd=folder,
         )  # fmt: skip
         self.out: list[str] = []
         self.said: list[str] = []

@@ -134,7 +134,9 @@ class Proxy:
 class Subscriber:
     """A client with a persistent session that connects again by itself and counts each event's id."""
 
-    def __init__(self, port: int, topic: str = "edgekit/+/+", name: str = "subscriber") -> None:
+    def __init__(
+        self, port: int, topic: str = "edgekit/+/+", name: str = "subscriber", login: tuple[str, str] | None = None
+    ) -> None:
         self.arrived: Counter[str] = Counter()
         """How often each id arrived."""
         self.order: list[str] = []
@@ -145,6 +147,8 @@ class Subscriber:
         self.subscribed = threading.Event()
         self._topic = topic
         self.client = paho.Client(paho.CallbackAPIVersion.VERSION2, name, clean_session=False)
+        if login:
+            self.client.username_pw_set(*login)
         self.client.reconnect_delay_set(1, 1)
         self.client.on_connect = self._on_connect
         self.client.on_subscribe = lambda *_: self.subscribed.set()
