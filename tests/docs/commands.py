@@ -178,7 +178,7 @@ ELSEWHERE = {
     "edgerun live --config live.yaml": LIVE,
     "edgerun watch -- edgerun live current --config live.yaml": LIVE,
     "ssh -L 8080:127.0.0.1:8080 pi@raspberrypi.local": "needs a device",
-    f"scp edgerun.pyz {DETECTOR} pi@raspberrypi.local:": "needs a device",
+    f"scp {DETECTOR} edgerun.pyz pi@raspberrypi.local:": "needs a device",
     "sudo apt-get update && sudo apt-get install -y ffmpeg python3-venv": "installs packages of the system",
     "python3 -m venv edge && edge/bin/pip install 'numpy>=1.22' 'onnxruntime>=1.18' pillow pyyaml 'paho-mqtt>=2,<3'": (
         INSTALLS
@@ -288,7 +288,7 @@ ELSEWHERE = {
     ".venv/bin/pytest tests/runner/test_model.py -k golden": COLLECTED,
     ".venv/bin/pytest -m long tests/walks/test_windows.py": COLLECTED,
     "apt-get install ffmpeg qemu-user chromium strace nginx systemd redis-server slowhttptest openssh-client "
-    "openssh-server prometheus": ("installs"),
+    "openssh-server prometheus mosquitto": ("installs"),
     "apt-get install libb64-0d": "installs; tests/serve/test_perf_analyzer.py fails without it",
     "python -m docs.generate": "writes the pages; tests/docs/test_reference.py compares every part with them",
     "python -m edgekit.core.schema > docs/result.schema.json": "tests/report/test_result.py runs it, and compares",

@@ -24,7 +24,7 @@ from tests.docs.pages import ROOT, all_pages, blocks, commands, name
 PAGES = [page for page in all_pages() if commands(page)]
 OTHERS = ("perf_analyzer", "scp", "rpicam-vid", "apt-get", "docker", "install", "systemctl", "openssl", "uv", "curl",
           "useradd", "arecord", "ffmpeg", "socat", "ssh-keygen", "pipx", "sbatch", "kubectl", "ray",
-          "torchrun", "echo", "tee", "nano")  # fmt: skip
+          "torchrun", "echo", "tee", "nano", "ssh")  # fmt: skip
 LISTS = {"QUICK": QUICK, "LONG": LONG, "ELSEWHERE": set(ELSEWHERE)}
 
 

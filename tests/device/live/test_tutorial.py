@@ -1,11 +1,10 @@
-"""The tutorial from a camera to a switch: its own commands and files, on a film and with a broker that asks for passwords.
+"""The tutorial from a camera to a switch: its own commands and files, on a film and with a broker that has passwords.
 
 Only the camera, the broker's address, the page's port and the path of Python are other than on the page.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import shlex
@@ -13,15 +12,14 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
-from PIL import Image
 
 from edgekit.device import pyz
 from tests import requirements
@@ -32,14 +30,25 @@ from tests.device.live.running import PATIENCE_S, Live, environment
 from tests.device.live.sinks.broker import Broker, Subscriber
 from tests.docs import pages
 from tests.docs.commands import ELSEWHERE
+from tests.report.html.browser import Browser
 
 PAGE = ROOT / "docs" / "tutorials" / "camera-to-switch.md"
 FILES = {block.title: block.text for block in pages.blocks(PAGE) if block.title}
 UNIT = "edgerun-live.service"
-EVENTS = "edgekit/door/visitor"
 PASSWORD = "correct horse"
 YELLOW = 300
 """Pixels of a box's colour, at least, in a picture with one."""
+COUNT_YELLOW = """(() => {
+  const picture = document.getElementById("picture"), canvas = document.createElement("canvas");
+  if (!picture?.naturalWidth) return 0;
+  [canvas.width, canvas.height] = [picture.naturalWidth, picture.naturalHeight];
+  const context = canvas.getContext("2d");
+  context.drawImage(picture, 0, 0);
+  const data = context.getImageData(0, 0, canvas.width, canvas.height).data;
+  let count = 0;
+  for (let at = 0; at < data.length; at += 4) count += data[at] > 180 && data[at + 1] > 170 && data[at + 2] < 140;
+  return count;
+})()"""
 
 
 @pytest.fixture(scope="session")
@@ -53,6 +62,8 @@ class Pi:
 
     folder: Path
     broker: Broker
+    assistant: Subscriber
+    browser: Browser
     start: Callable[..., Live]
 
     def as_here(self, text: str) -> str:
@@ -91,55 +102,59 @@ class Pi:
         return self.folder / ".edge"
 
 
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    opened = Browser.start(requirements.program("chromium"), tmp_path_factory.mktemp("chromium"))
+    yield opened
+    opened.stop()
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     return tmp_path / "pi" / ".edge"
 
 
 @pytest.fixture
-def pi(tmp_path: Path, home: Path, film: Path, live: Callable[..., Live]) -> Iterator[Pi]:
+def pi(tmp_path: Path, home: Path, film: Path, browser: Browser, live: Callable[..., Live]) -> Iterator[Pi]:
     folder, passwords = home.parent, tmp_path / "passwords"
     folder.mkdir()
     pyz.build(folder / "edgerun.pyz")
     door.detector(folder / "detector-onnx-1.0.0.edge.zip")
     (folder / "door.mp4").symlink_to(film)
     passwords.touch()
-    subprocess.run([requirements.program("mosquitto_passwd"), "-b", passwords, "door", PASSWORD], check=True)
-    subprocess.run([requirements.program("mosquitto_passwd"), "-b", passwords, "assistant", PASSWORD], check=True)
+    for user in ("door", "assistant"):
+        subprocess.run([requirements.program("mosquitto_passwd"), "-b", passwords, user, PASSWORD], check=True)
     broker = Broker(tmp_path / "broker", f"allow_anonymous false\npassword_file {passwords}\n")
-    yield Pi(folder, broker, live)
+    assistant = Subscriber(broker.port, "#", login=("assistant", PASSWORD))
+    yield Pi(folder, broker, assistant, browser, live)
+    assistant.close()
     broker.kill()
 
 
-@pytest.fixture
-def assistant(pi: Pi) -> Iterator[Subscriber]:
-    """Listens to everything, as Home Assistant may."""
-    client = Subscriber(pi.broker.port, "#", login=("assistant", PASSWORD))
-    yield client
-    client.close()
+def open_page(pi: Pi, run: Live) -> None:
+    screen = {"width": 1120, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    pi.browser.call("Emulation.setDeviceMetricsOverride", **screen)
+    pi.browser.call("Page.navigate", url=f"http://127.0.0.1:{run.port}/")
 
 
-def shows_a_box(run: Live) -> bool:
-    """Whether the picture of the page has a frame in the colour of the first class."""
-    data = run.ask("/picture.jpg?source=door").text.encode("latin-1")  # type: ignore[attr-defined]
-    pixels = np.asarray(Image.open(io.BytesIO(data)).convert("RGB")).astype(int)
-    yellow = (pixels[..., 0] > 180) & (pixels[..., 1] > 170) & (pixels[..., 2] < 140)
-    return int(yellow.sum()) > YELLOW
+def shows_a_box(pi: Pi) -> bool:
+    """Whether the page's picture has a frame in the colour of the first class."""
+    return int(pi.browser.ask(COUNT_YELLOW)) > YELLOW
 
 
-def messages(assistant: Subscriber, topic: str) -> list[tuple[str, Any]]:
-    """The JSON messages on topics that match."""
-    found = [(name, payload) for name, payload, _ in assistant.messages if re.fullmatch(topic, name) and payload]
-    return [(name, json.loads(payload)) for name, payload in found]
+def events(pi: Pi) -> list[dict[str, Any]]:
+    """Those that the broker has passed on."""
+    return [json.loads(payload) for name, payload, _ in pi.assistant.messages if name == "edgekit/door/visitor"]
 
 
-def looks(pi: Pi, command: str, assistant: Subscriber) -> None:
+def looks(pi: Pi, command: str) -> None:
     run = pi.begin(command)
-    run.until(lambda: shows_a_box(run))
+    open_page(pi, run)
+    run.until(lambda: shows_a_box(pi))
     assert run.stop(signal.SIGINT)[0] == 0
 
 
-def tries_the_rule(pi: Pi, command: str, assistant: Subscriber) -> None:
+def tries_the_rule(pi: Pi, command: str) -> None:
     run = pi.begin(command)
     run.until(lambda: len(run.out) == 2)
     for line, printed in zip(run.out, ("on: person \\d+%", "off: person"), strict=True):
@@ -147,43 +162,47 @@ def tries_the_rule(pi: Pi, command: str, assistant: Subscriber) -> None:
     assert run.stop(signal.SIGINT)[0] == 0
 
 
-def writes_the_password(pi: Pi, command: str, assistant: Subscriber) -> None:
+def writes_the_password(pi: Pi, command: str) -> None:
     path = pi.folder / command.split()[-1]
     assert path.stat().st_mode & 0o777 == 0o600
     path.write_text(f"{PASSWORD}\n")
 
 
-def publishes(pi: Pi, command: str, assistant: Subscriber) -> None:
+def publishes(pi: Pi, command: str) -> None:
     run = pi.begin(command)
-    run.until(lambda: shows_a_box(run))
-    run.until(lambda: len(messages(assistant, EVENTS)) == 2)
+    open_page(pi, run)
+    event = "document.querySelector('#events li')?.textContent"
+    run.until(lambda: pi.browser.ask(event) and shows_a_box(pi))
+    assert "visitor" in pi.browser.ask(event)
+    time.sleep(1)  # the bars move into their places
+    pi.browser.picture(pi.folder / "live-page.png", whole=False)  # as in docs/assets
+    run.until(lambda: len(events(pi)) == 2)
     assert run.stop(signal.SIGINT)[0] == 0
     assert PASSWORD not in "\n".join([*run.said, *run.out])
-    events = [event for _, event in messages(assistant, EVENTS)]
-    assert [(event["kind"], event["label"]) for event in events] == [("on", "person"), ("off", "person")]
-    configs = {name.split("/")[1]: config for name, config in messages(assistant, "homeassistant/.*/config")}
-    assert set(configs) == {"binary_sensor", "camera"}
+    assert [(event["kind"], event["label"]) for event in events(pi)] == [("on", "person"), ("off", "person")]
+    announced = [each for each in pi.assistant.messages if each[0].startswith("homeassistant/")]
+    configs = {topic.split("/")[1]: json.loads(payload) for topic, payload, _ in announced}
+    assert set(configs) == {"binary_sensor", "camera"} and len(announced) == 2
     sensor = configs["binary_sensor"]
-    assert [payload for name, payload, _ in assistant.messages if name == sensor["state_topic"]] == [
-        b"OFF", b"ON", b"OFF",
-    ]  # fmt: skip
+    states = [payload for topic, payload, _ in pi.assistant.messages if topic == sensor["state_topic"]]
+    assert states == [b"OFF", b"ON", b"OFF"]
     assert f"the sensor `{sensor['name']}`" in PAGE.read_text()
     assert sensor["device"]["name"] == socket.gethostname()
     entity = f"binary_sensor.raspberrypi_{sensor['name'].replace(' ', '_')}"  # if the Pi is called so
     assert yaml.safe_load(FILES["automation.yaml"])["triggers"][0]["entity_id"] == entity
 
 
-def serves(pi: Pi, command: str, assistant: Subscriber) -> None:
+def serves(pi: Pi, command: str) -> None:
     """What the unit starts."""
-    before = len(messages(assistant, EVENTS))
+    before = len(events(pi))
     [start] = re.findall("^ExecStart=(.*)$", FILES[UNIT], re.MULTILINE)
     run = pi.begin(start)
-    run.until(lambda: len(messages(assistant, EVENTS)) > before)
-    assert messages(assistant, EVENTS)[-1][1]["kind"] == "on"
+    run.until(lambda: len(events(pi)) > before)
+    assert events(pi)[-1]["kind"] == "on"
     assert run.stop()[0] == 0
 
 
-def ends(pi: Pi, command: str, assistant: Subscriber) -> None:
+def ends(pi: Pi, command: str) -> None:
     pi.run(command)
 
 
@@ -199,14 +218,14 @@ STEPS = {
 
 
 @pytest.mark.processes
-def test_the_commands_of_the_page_switch_home_assistant(pi: Pi, assistant: Subscriber) -> None:
+def test_the_commands_of_the_page_switch_home_assistant(pi: Pi) -> None:
     for name in ("live.yaml", UNIT):
         (pi.folder / name).write_text(pi.as_here(FILES[name]))
     for each in pages.commands(PAGE):
         if "test_tutorial.py" in ELSEWHERE[each]:
             step = next(step for words, step in STEPS.items() if words in each)
-            step(pi, each, assistant)
-    received = [event["id"] for _, event in messages(assistant, EVENTS)]
+            step(pi, each)
+    received = [event["id"] for event in events(pi)]
     assert len(received) == len(set(received)) >= 3, "each once"
     assert "release 1" in pi.run("edge/bin/python edgerun.pyz status")
 
