@@ -41,7 +41,7 @@ INTERPRETERS = {
     "openvino": {"openvino"},
     "onnxruntime": {"onnxruntime"},
 }
-LIVE = {"mqtt": {"paho"}, "gpio": {"gpiozero"}, "rpicam": {"picamera2"}}
+LIVE = {"mqtt": {"paho"}, "gpio": {"gpiozero"}, "rpicam": {"picamera2"}, "config": {"yaml"}}
 """What a source or sink of `edgerun live` may use where it is installed, by the name of its file."""
 
 

@@ -76,12 +76,17 @@ def check_drawable(manifest: Manifest) -> None:
             f"--draw: the bundle answers with {manifest.task}, which cannot be drawn into a picture; only "
             f"{', '.join(DRAW_FUNCTIONS)} can"
         )
-    if manifest.task == "anomaly" and not gives_map(manifest):
+    if not has_place(manifest):
         raise InputError("--draw: the bundle reconstructs a picture, which does not show where an anomaly is")
     raw = manifest.raw
     if raw.kind != "image" or raw.dtype != "uint8":
         raise InputError(f"--draw: the bundle takes {raw.kind} {raw.dtype}{list(raw.shape)}, not pictures of bytes")
     import_pillow("--draw", "leave --draw out")
+
+
+def has_place(manifest: Manifest) -> bool:
+    """Whether the answers of a bundle have a place in the picture, so that `draw` can show them."""
+    return manifest.task in DRAW_FUNCTIONS and (manifest.task != "anomaly" or gives_map(manifest))
 
 
 def draw(picture: np.ndarray, answer: Any, manifest: Manifest) -> np.ndarray:
@@ -191,6 +196,18 @@ def draw_distances(picture: np.ndarray, answer: Anomaly, labels: Sequence[str], 
     return canvas.pixels()
 
 
+def draw_text(picture: np.ndarray, text: str, number: int, fraction: float | None = None) -> np.ndarray:
+    """Write a label at the top left, on the colour of the class with this number, with a percentage if one is given.
+
+    It is left out if it does not fit into the picture.
+    """
+    canvas = _Canvas(picture)
+    short = caption(text, number, fraction, canvas.fits)
+    if short:
+        canvas.label((0, 0, *canvas.label_size(short)), short, style_of_class(number))
+    return canvas.pixels()
+
+
 def heat_levels(distances: np.ndarray, threshold: float, middle: float | None = None) -> np.ndarray:
     """Return levels from 0 to `MAX_HEAT`, uint8, for distances of any shape.
 
@@ -230,17 +247,19 @@ DRAW_FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
 """The function that draws a task's answers."""
 
 
-def caption(label: str, number: int, fraction: float, fits: Callable[[str], bool]) -> str:
+def caption(label: str, number: int, fraction: float | None, fits: Callable[[str], bool]) -> str:
     """Return a label with a percentage, shortened until it fits: the label loses its end, the percentage is never cut.
 
-    Accents are removed. A label in another alphabet is replaced by the number of its class.
+    A fraction of None has no percentage. Accents are removed. A label in another alphabet is replaced by the number of
+    its class.
     """
     letters = (letter for letter in unicodedata.normalize("NFKD", label) if not unicodedata.combining(letter))
     plain = "".join(letters)
     name = plain if plain and plain.isascii() and plain.isprintable() else f"#{number}"
     shortened = (f"{name[:end]}.." for end in range(len(name) - 1, 0, -1))
-    candidates = (*(f"{text} {fraction:.0%}" for text in (name, *shortened)), f"{fraction:.0%}")
-    return next(filter(fits, candidates), "")
+    percentage = "" if fraction is None else f"{fraction:.0%}"
+    candidates = (*(f"{text} {percentage}".rstrip() for text in (name, *shortened)), percentage)
+    return next(filter(fits, filter(None, candidates)), "")
 
 
 def place_label(area: Area, size: tuple[int, int], picture: tuple[int, int], occupied: Sequence[Area]) -> Area:

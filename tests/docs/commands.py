@@ -109,6 +109,9 @@ QUICK = {
     "edgekit export triton artifacts/digits/bundles --out for-triton --backend python",
     "edgekit export ovms artifacts/digits/bundles/digits-onnx-1.0.0.edge.zip --out for-ovms",
     f"edgerun bench {INFO} --report boards/pi-5.json",
+    f"edgerun live {INFO} --from cam.mp4 --rule label=3 threshold=0.6",
+    f"edgerun live {INFO} --from cam.mp4 --no-realtime --record answers.jsonl",
+    f"edgerun live {INFO} --replay answers.jsonl --rule label=3 threshold=0.6",
     f"edgerun bench {INFO} artifacts/digits/bundles/digits-onnx-1.0.0.edge.zip",
     "edgekit export kserve artifacts/digits/bundles --out for-kserve --storage-uri s3://bucket/digits "
     "--image registry.example/edgekit:1.0.0",
@@ -163,7 +166,15 @@ PICTURES_OF_PARTS = "tests/models/test_patchcore.py fits such a network; whole r
 TRAINED_FILE = "needs a trained file; tests/cli/test_init_model.py runs it with others"
 BUSY = "refuses reports of a machine that runs tests; tests/report/field/test_board_reports.py makes quiet ones"
 
+LIVE = "needs a camera; tests/device/live runs such commands on a film"
+
 ELSEWHERE = {
+    "edgerun live detector-onnx-1.0.0.edge.zip --from v4l2:/dev/video0 --rule label=person threshold=0.6 "
+    "--to mqtt://broker/edgekit --page 8080": LIVE,
+    "edgerun live detector-onnx-1.0.0.edge.zip --from rpicam --page 0.0.0.0:8080": LIVE,
+    "edgerun live --config live.yaml": LIVE,
+    "edgerun watch -- edgerun live current --config live.yaml": LIVE,
+    "ssh -L 8080:127.0.0.1:8080 pi@raspberrypi.local": "needs a device",
     "edgekit init parts --task anomaly --data parts": PICTURES_OF_PARTS,
     "edgekit run parts.yaml": PICTURES_OF_PARTS,
     "python edgerun.pyz predict parts-tflite-1.0.0.edge.zip parts/test/scratch/ --draw drawn/": PICTURES_OF_PARTS,

@@ -35,8 +35,8 @@ class Answer:
     size: tuple[int, int]
     """Width and height of the picture in pixels, to which boxes refer; (0, 0) without a picture."""
     content: dict[str, Any]
-    """The answer as `edgerun predict --json` prints it (`to_dict` of the prediction), with boxes in pixels of the
-    picture."""
+    """The answer as `edgerun predict --json` prints it (`to_dict` of the prediction, smoothed if the bundle says so),
+    with boxes in pixels of the picture, but without masks."""
 
 
 @dataclass(frozen=True)

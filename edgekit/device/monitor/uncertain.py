@@ -29,7 +29,7 @@ import numpy as np
 
 from edgekit.device.monitor.sample_folder import SampleFolder
 from edgekit.runner.bundle.manifest_rules import BOX_TASKS
-from edgekit.runner.errors import InputError
+from edgekit.runner.errors import InputError, ResourceError
 from edgekit.runner.files import write_atomically
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ class UncertainSamples:
         self._number, self._lock, self._more = count(), threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
         self._end, self._described = threading.Event(), False
+        self._writing = threading.Lock()
         self._today, self._day, self._threshold = -1.0, "", -1.0
         self._days: set[str] = set()
         self._started = time.monotonic()
@@ -118,6 +119,34 @@ class UncertainSamples:
         if self._thread is None:
             self._start()
         self._more.set()
+
+    def keep(self, raw: np.ndarray, outputs: np.ndarray, prediction: Any) -> None:
+        """Keep a sample that a person chose, now and in this thread. Its uncertainty is 1, so it is removed last.
+
+        Parameters
+        ----------
+        raw, outputs, prediction
+            The sample, the model's outputs and the answer, as an observer receives them.
+
+        Raises
+        ------
+        ResourceError
+            It cannot be written.
+        """
+        now = self._clock()
+        day = time.strftime("%Y-%m-%d", time.gmtime(min(max(now, 0.0), 253402300799.0)))
+        try:
+            with self._writing:
+                if not self._described:
+                    self._describe()
+                is_kept = self._folder.add(day, 1.0, int(1000 * now), self._pack(1.0, now, raw, outputs, prediction))
+        except OSError as error:
+            raise ResourceError(f"keep: {self._folder.folder}: {error.strerror or error}") from None
+        if not is_kept:
+            raise ResourceError(
+                f"keep: {self._folder.folder}: full of samples that a person chose; pack and remove some"
+            )
+        self.written += 1
 
     @property
     def waiting(self) -> int:
@@ -176,12 +205,12 @@ class UncertainSamples:
         """Write a sample. Returns how many seconds to rest."""
         started = time.monotonic()
         try:
-            if not self._described:
-                self._describe()
-            self.written += self._folder.add(
-                day, uncertainty, int(1000 * now_s), self._pack(uncertainty, now_s, *content)
-            )
-            threshold = self._folder.least(day)
+            data = self._pack(uncertainty, now_s, *content)
+            with self._writing:
+                if not self._described:
+                    self._describe()
+                self.written += self._folder.add(day, uncertainty, int(1000 * now_s), data)
+                threshold = self._folder.least(day)
             with self._lock:  # so that a new day does not start with yesterday's threshold
                 if day == self._day:
                     self._threshold = threshold

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     stream.add_argument(
         "--size",
         metavar="WxH",
-        type=_size,
+        type=size,
         help="size of the frames in pixels, such as 640x480 (with rpicam-vid, W must be a multiple of 64)",
     )
     stream.add_argument("--frames", metavar="N", type=_shared.positive, help="stop after N frames or windows")
@@ -201,7 +201,8 @@ def _print(number: int, answer: StreamAnswer, as_json: bool) -> None:
         print("\n".join([f"{answer.span}: {first}".rstrip(), *rest]), flush=True)
 
 
-def _size(text: str) -> Any:
+def size(text: str) -> Any:
+    """Parse the width and height of a picture, such as 640x480."""
     sides = [int(side) if side.isdigit() else 0 for side in text.lower().split("x")]
     if len(sides) != 2 or not all(0 < side <= LARGEST_SIDE for side in sides):
         raise argparse.ArgumentTypeError(f"got {text}; use width x height, such as 640x480")
