@@ -160,7 +160,9 @@ class ModelFacts(Record):
         Annotated[SecondAccuracy, Field(description="the task's other accuracy metric; absent if it has only one")]
     ]
     accuracy_interval: NotRequired[
-        Annotated[AccuracyInterval, Field(description="the interval of the accuracy, for anomaly detection")]
+        Annotated[
+            AccuracyInterval, Field(description="the interval of the accuracy; absent if it takes long to compute")
+        ]
     ]
 
 

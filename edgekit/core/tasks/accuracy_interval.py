@@ -11,6 +11,15 @@ from edgekit.core.tasks import SampleResults, SampleScores
 
 BOOTSTRAP_DRAWS = 400
 CONFIDENCE = 0.95
+"""The confidence of the interval of an accuracy that is only shown, and decides nothing."""
+
+
+def has_quick_interval(scores: SampleResults) -> bool:
+    """Whether the interval takes little time: if answers are right or wrong, or if the task has an interval itself.
+
+    A bootstrap of a mean average precision takes too long to be made for every variant.
+    """
+    return not isinstance(scores, SampleScores) or hasattr(tasks.load_task(scores.task), "interval")
 
 
 def accuracy_interval(scores: SampleResults, confidence: float = CONFIDENCE) -> list[float]:

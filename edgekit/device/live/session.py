@@ -101,7 +101,7 @@ class Session:
             except sinks.UnreachableError as error:
                 self.report(f"{error}; events wait for it")
         self._check_sources(opened)
-        feeds = [Feed(source, source._waits()) for source in opened.values()]
+        feeds = [Feed(source, source.waits()) for source in opened.values()]
         lanes = [Lane(models[name], source, self.rules[name]) for source, names in pairs.items() for name in names]
         self.names = {id(model): name for name, model in models.items()}
         self._painters = {name: Painter(model.manifest) for name, model in models.items()}
@@ -192,16 +192,16 @@ class Session:
         first = next(iter(self.models.values())).manifest
         labels = list(dict.fromkeys(label for model in self.models.values() for label in model.manifest.labels))
         kinds = {KINDS[model.manifest.raw.kind] for model in self.models.values()}
+        configured = [each for rules in self.rules.values() for each in rules.configs]
         context = sinks.SinkContext(
             device_id=socket.gethostname(),
             bundle_name=first.name,
             version=first.version,
             labels=labels,
             sources={each.name: self._kind_of(each, kinds) for each in self.config.sources},
-            rules={
-                each.name: "count" if each.count else "state" for rules in self.rules.values() for each in rules.configs
-            },
+            rules={each.name: _rule_kind(each.count) for each in configured},
             home=self.home,
+            watched={each.name: each.sources for each in configured if each.sources},
         )
         return sinks.open_sink({"to": sink.address, **sink.options}, context)
 
@@ -441,6 +441,11 @@ class Recorder:
         if self._bytes > MOST_RECORD_BYTES:
             raise ResourceError(f"it has reached {MOST_RECORD_BYTES >> 30} GB")
         self._stream.write(line)
+
+
+def _rule_kind(count: str) -> str:
+    """Return the kind of a rule for `SinkContext`."""
+    return "occupancy" if count == "occupancy" else "count" if count else "state"
 
 
 def _has_pillow() -> bool:

@@ -19,6 +19,7 @@ from edgekit.core.config import available_cores
 from edgekit.core.execution import EXECUTED
 from edgekit.core.schema.variants import BaselineFacts, ModelFacts, SeenValidation, VariantFacts
 from edgekit.core.tasks import SampleResults, SampleScores
+from edgekit.core.tasks.accuracy_interval import CONFIDENCE, accuracy_interval, has_quick_interval
 from edgekit.core.variants import Variant, open_variant, read_model_files, read_variants, variant_call, zipped_size
 from edgekit.data import Data, Split
 from edgekit.device.measure import conditions
@@ -48,8 +49,8 @@ from edgekit.training.predict import check_finite
 EAGER, UNMODIFIED = "baseline-eager", "baseline-unmodified"
 """The name of the baseline: `EAGER` if it is a PyTorch network, `UNMODIFIED` if it is a model file, which has an
 interpreter of its own."""
-CONFIDENCE, ENDS = 0.95, ("low", "high")
-"""The confidence of the intervals of accuracies, and the names of their ends."""
+ENDS = ("low", "high")
+"""The names of the ends of an interval."""
 
 
 def benchmark(source: Artifact, data: Data, config: BenchmarkConfig, out: Path) -> Artifact:
@@ -272,8 +273,8 @@ def _accuracies(validation: SampleResults, test: SampleResults) -> dict[str, Any
     ):
         values = {"validation": second.compute(validation), "test": second.compute(test)}
         fields["second_accuracy"] = {"metric": second.metric, **values}
-    if isinstance(test, SampleScores) and (interval := getattr(tasks.load_task(test.task), "interval", None)):
-        bounds = {"validation": interval(validation, CONFIDENCE), "test": interval(test, CONFIDENCE)}
+    if has_quick_interval(test):
+        bounds = {"validation": accuracy_interval(validation, CONFIDENCE), "test": accuracy_interval(test, CONFIDENCE)}
         fields["accuracy_interval"] = {
             "confidence": CONFIDENCE,
             **{f"{split}_{end}": each for split, both in bounds.items() for end, each in zip(ENDS, both, strict=True)},

@@ -243,10 +243,13 @@ def _describe_output(manifest: Manifest) -> str:
 def run_selftest(runner: Path, bundle: Path) -> dict[str, Any]:
     """Run the self-test of `bundle` in a fresh process, and return its report.
 
+    It runs on the standard interpreter of the target. A tuning run could choose another interpreter, whose int8 kernels
+    round differently.
+
     Raises ConversionError if the self-test fails, for example because an output differs from its golden answer, and
     StageError if it exceeds the time limit.
     """
-    command = [sys.executable, "-I", str(runner.resolve()), "selftest", str(bundle.resolve()), "--json"]
+    command = [sys.executable, "-I", str(runner.resolve()), "selftest", str(bundle.resolve()), "--json", "--no-trial"]
     try:
         process = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:

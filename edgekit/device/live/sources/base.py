@@ -132,7 +132,7 @@ class Source(ABC):
         self._check_options()
         never = 0.0 if self.kind == ROWS else FREEZE_S
         freeze_s = never if options.freeze_s is None else options.freeze_s
-        self._buffer = NewestFrame(self.name, self._waits(), freeze_s)
+        self._buffer = NewestFrame(self.name, self.waits(), freeze_s)
         self._closed, self._ready = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"source {self.name}", daemon=True)
         self._state, self._detail, self._reconnected = STARTING, "", 0
@@ -188,7 +188,7 @@ class Source(ABC):
     def _disconnect(self) -> None:  # noqa: B027
         """Make `_connect` end soon, if it does not look at `_closed`. Called from any thread, perhaps repeatedly."""
 
-    def _waits(self) -> bool:
+    def waits(self) -> bool:
         """Whether each frame waits until it is taken."""
         return not self.reconnects and not self.options.realtime
 

@@ -35,10 +35,10 @@ class CsvSource(rows.RowSource):
         self._rows_s = address.number("rows")
         super().__init__(address, options, raw)
 
-    def _waits(self) -> bool:
+    def waits(self) -> bool:
         target = 0 if self.address.rest in STDIN else self.address.rest
         is_file = stat.S_ISREG(os.stat(target).st_mode)
-        return (is_file and not self._rows_s) or super()._waits()
+        return (is_file and not self._rows_s) or super().waits()
 
     def _connect(self) -> Iterator[np.ndarray]:
         samples, due_s = rows.RowSamples(self.raw, self.options.hop), time.monotonic()

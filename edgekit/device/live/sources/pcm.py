@@ -32,8 +32,8 @@ class PcmSource(sound.SoundSource):
         self.rate_hz, self.channels = address.number("rate"), address.number("channels")
         super().__init__(address, options, raw)
 
-    def _waits(self) -> bool:
-        return stat.S_ISREG(os.fstat(0).st_mode) or super()._waits()
+    def waits(self) -> bool:
+        return stat.S_ISREG(os.fstat(0).st_mode) or super().waits()
 
     def _bytes(self) -> Iterator[bytes]:
         if os.isatty(0):
