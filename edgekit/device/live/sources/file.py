@@ -64,6 +64,8 @@ def open(text: str, options: SourceOptions, raw: RawSpec) -> base.Source:
     """Return the source for a path. Raises InputError if it is not there or the bundle takes no pictures."""
     parsed = address.parse(text, options)
     path = parsed.rest
+    if path.startswith("/dev/video"):
+        raise InputError(f"{path}: a camera, not a film; use v4l2:{path}")
     if not os.path.exists(path):
         raise InputError(f"{path}: there is no such file or folder; check the path")
     if not os.access(path, os.R_OK):

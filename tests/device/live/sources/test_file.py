@@ -120,6 +120,7 @@ def test_bad_input_is_one_line(tmp_path: Path, film: Path, monkeypatch: pytest.M
     (tmp_path / "cut.mkv").write_bytes(film.read_bytes()[:300])
     for name, expected in (
         ("missing.mp4", "no such file or folder"),
+        ("/dev/video0", "a camera, not a film; use v4l2:/dev/video0"),
         ("empty", "holds no .jpg"),
         ("text.mp4", "no film or stream that ffmpeg can read"),
         ("broken.jpg", "cannot be decoded"),
