@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 EVENTS = 50
 STEP_S = 10.0
 """How long viewers wait before they show that they are still there."""
+FRESH_S = 2.0
+"""How long a single picture is waited for. A source that has stopped gives none."""
 
 
 class Hub:
@@ -82,6 +84,13 @@ class Hub:
                 number, data = self._pictures.get(source, (0, b""))
             yield data if number > seen else b""
             seen = number
+
+    def newest(self, source: str) -> bytes:
+        """Return the next picture of a source as JPEG. If there is none for `FRESH_S` seconds, it is the last one."""
+        with self._changed:
+            seen = self._pictures.get(source, (0, b""))[0]
+            self._changed.wait_for(lambda: self._pictures.get(source, (0, b""))[0] > seen, FRESH_S)
+            return self._pictures.get(source, (0, b""))[1]
 
     def messages(self) -> Iterator[tuple[str, str]]:
         """Yield ("state" or "event", JSON) for every change, and ("", "") if there was none for `STEP_S` seconds."""

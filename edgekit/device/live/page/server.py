@@ -248,7 +248,7 @@ class Handler(BaseHTTPRequestHandler):
                 return
 
     def _send_picture(self, source: str) -> None:
-        data = next(self.server.hub.pictures(source))
+        data = self.server.hub.newest(source)
         if data:
             self._send(HTTPStatus.OK, data, "image/jpeg")
         else:

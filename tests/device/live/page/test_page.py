@@ -104,6 +104,15 @@ def test_boxes_are_drawn_into_the_picture(running: Live) -> None:
             return
 
 
+def test_a_single_picture_is_a_new_one(running: Live) -> None:
+    running.until(lambda: running.ask("/picture.jpg?source=door").status == 200)
+    seen = set()
+    for _ in range(6):
+        time.sleep(0.3)  # nobody looks meanwhile
+        seen.add(running.ask("/picture.jpg?source=door").text)  # type: ignore[attr-defined]
+    assert len(seen) >= 3, "the grey frames of the film are all the same"
+
+
 @pytest.mark.parametrize("width", [390, 1200])
 def test_it_fits_a_phone_and_a_wide_screen(browser: Browser, running: Live, width: int) -> None:
     open_page(browser, f"http://127.0.0.1:{running.port}/", width)
