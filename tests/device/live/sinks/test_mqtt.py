@@ -266,7 +266,7 @@ def test_passwords(tmp_path: Path, locked: Broker, monkeypatch: pytest.MonkeyPat
 
 def test_passwords_that_are_not_there(tmp_path: Path) -> None:
     for to, message in (
-        ("mqtt://camera:${NO_SUCH_VARIABLE}@host", "password: the environment variable NO_SUCH_VARIABLE is not set"),
+        ("mqtt://camera:${NO_SUCH_VARIABLE}@host", "password: the variable NO_SUCH_VARIABLE is not set"),
         ({"to": "mqtt://camera@host", "password_file": f"{tmp_path}/no"}, "password_file: .*No such file"),
         ({"to": "mqtt://host", "password": "x"}, "a password without a user name"),
         ({"to": "mqtt://host", "ca_file": "x"}, "ca_file needs TLS; use mqtts://"),
