@@ -168,32 +168,41 @@ class Page:
         pause_s = FIRST_PAUSE_S
         while not self._is_over:
             started = time.monotonic()
-            code = self._run_once()
+            end = self._run_once()
             if self._is_over:
                 return
             pause_s = (
                 FIRST_PAUSE_S if time.monotonic() - started > LONGEST_PAUSE_S else min(2 * pause_s, LONGEST_PAUSE_S)
             )
-            self._report(f"page: its process ended with {code}; starting it again in {pause_s:g} s")
+            self._report(f"page: its process ended ({end}); starting it again in {pause_s:g} s")
             with self._changed:
                 self._changed.wait_for(lambda: self._is_over, pause_s)
 
-    def _run_once(self) -> int:
+    def _run_once(self) -> str:
+        """Serve until the process ends or the page is closed. Returns why."""
         handle = self._socket.fileno()
         self._viewers, self._listeners, self._sent_events = {}, 0, max(0, self._event_count - len(self._events))
-        self.process = process = processes.start_function(
-            SERVER, [str(handle)], reads_input=True, stdout=subprocess.PIPE, pass_fds=(handle,)
-        )
+        try:
+            self.process = process = processes.start_function(
+                SERVER, [str(handle)], reads_input=True, stdout=subprocess.PIPE, pass_fds=(handle,)
+            )
+        except OSError as error:
+            return f"not started: {error.strerror}"
         assert process.stdin and process.stdout
         listener = threading.Thread(target=self._listen, args=(process.stdout,), name="edgerun viewers", daemon=True)
         listener.start()
         if self._is_over:
             processes.kill_process(process)
-        with suppress(OSError):  # the child has ended
+        problem = ""
+        try:
             self._feed(process.stdin, process)
+        except OSError:  # the child has ended
+            pass
+        except Exception as error:  # such as a monitor that cannot read its files; the models go on
+            problem = f"{type(error).__name__}: {error}"
         code = processes.end_process(process)
         listener.join(1.0)
-        return code
+        return problem or f"exit code {code}"
 
     def _write(self, pipe: IO[bytes], fields: dict[str, Any], arrays: Sequence[np.ndarray] = ()) -> None:
         self._writing_s = time.monotonic()

@@ -21,7 +21,7 @@ from edgekit.runner.errors import InputError
 
 MODULES = ("mqtt", "webhook", "command", "gpio", "jsonl", "folder")
 """Each has `SCHEMES`, `OPTIONS` and `open(address, options, context)`."""
-SCHEME = re.compile(r"([a-z0-9+]+):")
+SCHEME = re.compile(r"([A-Za-z0-9+]+):")
 COMMON_OPTIONS = ("rules", "kinds")
 """Options of every sink: the names of rules, and kinds of events, that it takes; all by default."""
 
@@ -70,7 +70,7 @@ def _scheme(address: str) -> str:
         return "jsonl"
     if address.endswith(os.sep) or os.path.isdir(address):
         return "folder"
-    raise InputError(f"sink: got {address!r}; use a file that ends in .jsonl, a folder, or one of {_schemes_text()}")
+    raise InputError(f"sink: got {address!r}; use a file that ends in .jsonl, a folder that ends in {os.sep}, or one of {_schemes_text()}")
 
 
 def _names(value: Any, known: Iterable[str], where: str) -> frozenset[str] | None:

@@ -124,6 +124,8 @@ def open(address: str, options: Mapping[str, Any], context: SinkContext) -> Mqtt
     if any(files.values()) and not tls:
         raise InputError(f"{where}: {next(each for each in files if files[each])} needs TLS; use mqtts://")
     prefix = parts.path.strip("/") or "edgekit"
+    if set(prefix) & set("+#") or parts.fragment:
+        raise InputError(f"{where}: + and # are for subscriptions; use other characters in the prefix")
     settings = Settings(
         name, parts.hostname or "", parts.port or PORTS[parts.scheme], prefix, username, password, tls, **files
     )
@@ -184,7 +186,7 @@ class Mqtt(Sink):
         """Publish what waits, at most for this long; the rest stays on disk for the next start."""
         deadline = time.monotonic() + timeout_s
         if self._thread and self._queue is not None:
-            while self.status().waiting and self._state == "running" and time.monotonic() < deadline:
+            while self.status().waiting and self._state != "retrying" and time.monotonic() < deadline:
                 time.sleep(0.01)
             self._closing.set()
             self._wake.set()
