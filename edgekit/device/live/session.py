@@ -336,7 +336,9 @@ class Session:
         for sink in self._sinks:
             state = sink.status()
             if state.failed:
-                self._report_once(f"sink {sink.name}: an event failed", _without_name(state.detail, sink) or "the queue was full")
+                self._report_once(
+                    f"sink {sink.name}: an event failed", _without_name(state.detail, sink) or "the queue was full"
+                )
         for outbox, where in ((self._events, "the sinks"), (self._lines, "standard output")):
             if outbox.dropped:
                 self._report_once(where, "events are missing, because they came too fast")

@@ -104,7 +104,6 @@ BAD = {
         "outside the picture of 320x240",
     ),
     "sink": (["{bundle}", "--from", "{film}", "--to", "mqqt://broker/x"], "did you mean \"mqtt\"?"),
-    "capitals": (["{bundle}", "--from", "{film}", "--to", "MQTT://joe:secret@broker/x"], "got the scheme 'MQTT'; known"),
     "prefix": (["{bundle}", "--from", "{film}", "--to", "mqtt://broker/a/+/b"], "+ and # are for subscriptions"),
     "page": (["{bundle}", "--from", "{film}", "--page", "door:80"], "page: got 'door:80'; use a port"),
     "taken": (["{bundle}", "--from", "{film}", "--page", "{port}"], "use another port"),

@@ -96,10 +96,7 @@ class Page:
         host, port = self._socket.getsockname()[:2]
         shown = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{port}/"
-        self._hello = {
-            "kind": "hello", "facts": facts, "token": token, "secret": secrets.token_hex(32),
-            "loopback": config.is_loopback, "host": host,
-        }  # fmt: skip
+        self._hello = {"facts": facts, "token": token, "secret": secrets.token_hex(32)}
         self._state, self._picture, self._keep, self._report = state, picture, keep, report
         self._sources: list[str] = [each["name"] for each in facts["sources"]]
         self._events: deque[dict[str, Any]] = deque(maxlen=EVENTS)

@@ -315,7 +315,7 @@ def test_tls(tmp_path: Path) -> None:
     )
     broker = Broker(tmp_path / "broker", listener=f"allow_anonymous true\n{listeners}")
     ours, theirs = str(tmp_path / "ca.pem"), str(tmp_path / "other.pem")
-    client = {"certificate": str(tmp_path / "client.pem"), "key": str(tmp_path / "client.key")}
+    client = {"certificate_file": str(tmp_path / "client.pem"), "key_file": str(tmp_path / "client.key")}
     subscriber = Subscriber(broker.port)
 
     def opened(where: str, **options: str) -> Sink:
@@ -337,7 +337,7 @@ def test_tls(tmp_path: Path) -> None:
         (opened(f"localhost:{broker.port}", ca_file=ours), "ended the connection; check the port, and whether it uses"),
         (opened(f"localhost:{port}", ca_file=f"{tmp_path}/no.pem"), "ca_file: .*no.pem: No such file"),
         (opened(f"localhost:{port}", ca_file=f"{tmp_path}/names"), "ca_file: .*names: .*; name a file in PEM format"),
-        (opened(f"localhost:{port}", **{**client, "key": ours}), "certificate: .*client.pem: "),
+        (opened(f"localhost:{port}", **{**client, "key_file": ours}), "certificate_file: .*client.pem: "),
         (open_sink(f"mqtt://localhost:{port}", context(tmp_path)), "whether it needs mqtts://"),
     ):
         with pytest.raises(InputError, match=message) as refused:
