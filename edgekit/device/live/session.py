@@ -101,6 +101,7 @@ class Session:
                 sink.check()
             except sinks.UnreachableError as error:
                 self.report(f"{error}; events wait for it")
+                self._reported[f"sink {sink.name}"] = "retrying"
         self._check_sources(opened)
         feeds = [Feed(source, source.waits()) for source in opened.values()]
         lanes = [Lane(models[name], source, self.rules[name]) for source, names in pairs.items() for name in names]
@@ -166,7 +167,7 @@ class Session:
         self._report_losses()
         for sink in self._sinks:
             if waiting := sink.status().waiting:
-                self.report(f"sink {sink.name}: up to {waiting} events wait for the next start")
+                self.report(f"sink {sink.name}: events that wait for the next start: {waiting} at most")
         self.close()
 
     def _rules(self, name: str, model: Model) -> Rules:
@@ -336,9 +337,10 @@ class Session:
         for sink in self._sinks:
             state = sink.status()
             if state.failed:
-                self._report_once(
-                    f"sink {sink.name}: an event failed", _without_name(state.detail, sink) or "the queue was full"
-                )
+                detail = _without_name(state.detail, sink) or "the queue was full"
+                self._report_once(f"sink {sink.name}: an event failed", detail)
+                if sink.name == "jsonl:-":  # nobody reads what is printed
+                    self.stop()
         for outbox, where in ((self._events, "the sinks"), (self._lines, "standard output")):
             if outbox.dropped:
                 self._report_once(where, "events are missing, because they came too fast")

@@ -163,13 +163,15 @@ def test_it_ends_within_two_seconds_and_leaves_no_process(colours: Path, film: P
         assert not [each for each in children if Path(f"/proc/{each}").exists()]
 
 
-def test_a_reader_that_leaves_ends_it(colours: Path, film: Path, home: Path) -> None:
-    words = [*COMMAND, str(colours), "--from", str(film), "--loop", "--rule", "label=red", "count=true", "--no-trial"]
+@pytest.mark.parametrize(("to", "code"), [([], 141), (["--to", "-"], 0)])
+def test_a_reader_that_leaves_ends_it(colours: Path, film: Path, home: Path, to: list[str], code: int) -> None:
+    rule = ["--rule", "label=red", "count=occupancy"]
+    words = [*COMMAND, str(colours), "--from", str(film), "--loop", *rule, "--no-trial", *to]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment(home))
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(30) == 141
+    assert process.wait(30) == code
 
 
 def test_lag_does_not_grow_if_the_model_is_slower_than_the_film(

@@ -107,7 +107,7 @@ class Page:
         self._listeners = 0
         self._drawn_s: dict[str, float] = {}
         self._replies: deque[dict[str, Any]] = deque(maxlen=BACKLOG)
-        self._is_over = False
+        self._is_over = self._has_left = False
         self._writing_s: float | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._supervise, name="edgerun page", daemon=True)
@@ -178,6 +178,7 @@ class Page:
     def _run_once(self) -> str:
         """Serve until the process ends or the page is closed. Returns why."""
         handle = self._socket.fileno()
+        self._has_left = False
         self._viewers, self._listeners, self._sent_events = {}, 0, max(0, self._event_count - len(self._events))
         try:
             self.process = process = processes.start_function(
@@ -192,7 +193,7 @@ class Page:
             processes.kill_process(process)
         problem = ""
         try:
-            self._feed(process.stdin, process)
+            self._feed(process.stdin)
         except OSError:  # the child has ended
             pass
         except Exception as error:  # such as a monitor that cannot read its files; the models go on
@@ -208,14 +209,14 @@ class Page:
         finally:
             self._writing_s = None
 
-    def _feed(self, pipe: IO[bytes], process: subprocess.Popen[bytes]) -> None:
+    def _feed(self, pipe: IO[bytes]) -> None:
         """Send what the viewers need until the child ends or the page is closed."""
         self._write(pipe, self._hello)
         next_state_s, sent = 0.0, dict.fromkeys(self._sources, -1)
         while True:
             with self._changed:
                 is_watched = self._listeners or any(self._viewers.values())
-                if not self._replies and not self._is_over:
+                if not self._replies and not self._is_over and not self._has_left:
                     self._changed.wait(1 / PICTURES_PER_S if is_watched else None)
                 replies, self._replies = list(self._replies), deque(maxlen=BACKLOG)
                 first = self._event_count - len(self._events)
@@ -223,7 +224,7 @@ class Page:
                 self._sent_events = self._event_count if self._listeners else self._sent_events
                 viewed = [name for name, count in self._viewers.items() if count]
                 has_listeners = self._listeners > 0
-            if self._is_over or processes.has_ended(process):
+            if self._is_over or self._has_left:
                 return
             for message in (*replies, *({"kind": "event", "event": each} for each in events)):
                 self._write(pipe, message)
@@ -253,7 +254,8 @@ class Page:
             with suppress(ValueError):
                 self._receive(json.loads(line))
         with self._changed:
-            self._changed.notify()  # so that `_feed` notices the end
+            self._has_left = True
+            self._changed.notify()
 
     def _receive(self, message: dict[str, Any]) -> None:
         reply = None
@@ -289,5 +291,7 @@ def _listen(config: PageConfig) -> socket.socket:
     except OSError as error:
         opened.close()
         why = error.strerror or str(error)
-        raise InputError(f"page: cannot listen on {config.host}:{config.port}: {why}; use another port") from None
+        raise InputError(
+            f"page: cannot listen on {config.host}:{config.port}: {why}; use another port or address"
+        ) from None
     return opened
