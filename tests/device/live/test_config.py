@@ -152,3 +152,7 @@ def test_the_command_line_sets_the_default_again(tmp_path: Path) -> None:
     for more, expected in (([], 60.0), (["--stall-after", "30"], 30.0)):
         config = live._config(parser.parse_args(["--config", str(tmp_path / "live.json"), *more]))
         assert config.stall_s == expected
+
+
+def test_an_address_in_capitals_is_not_a_path() -> None:
+    assert configs.from_dict({"sinks": ["MQTT://broker/"]}, "/etc/edge").sinks[0].address == "MQTT://broker/"

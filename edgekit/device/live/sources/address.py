@@ -124,7 +124,7 @@ def parse(text: str, options: SourceOptions, known: tuple[str, ...] = ()) -> Add
 
 def scheme_of(text: str) -> str:
     """Return the scheme, "file" for a path. A single letter before a colon is a drive of Windows."""
-    match = re.match(r"([a-z][a-z0-9+]+):", text)
+    match = re.match(r"([A-Za-z][A-Za-z0-9+]+):", text)
     if match and not os.path.exists(text):
         return match[1]
     bare = text.partition("#")[0]
