@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from edgekit.device.commands import _metrics, _options, _watch
@@ -150,10 +151,10 @@ def _config(options: argparse.Namespace) -> LiveConfig:
         page=configs.parse_page(options.page, options.token_file) if options.page else None,
         keep=options.keep,
         record=options.record,
-        stall_s=configs.DEFAULT_STALL_S if options.stall_after is None else max(0.1, options.stall_after),
     )
     config = configs.read(options.config) if options.config else configs.LiveConfig()
-    return configs.merge(config, more)
+    merged = configs.merge(config, more)
+    return merged if options.stall_after is None else replace(merged, stall_s=max(0.1, options.stall_after))
 
 
 def _open_model(path: str, options: argparse.Namespace, config: LiveConfig, metrics: Any) -> Model:

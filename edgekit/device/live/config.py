@@ -20,7 +20,7 @@ from edgekit.runner.errors import InputError
 MOST_BYTES = 1 << 20
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 NAMED = re.compile(rf"({NAME.pattern})=(.*)", re.DOTALL)
-SCHEME = re.compile(r"([a-z][a-z0-9+-]+):")
+SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+-]+):")
 PATH_SCHEMES = ("file", "csv", "jsonl", "folder")
 """Schemes that a path follows."""
 LOOPBACK = "127.0.0.1"

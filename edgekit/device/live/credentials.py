@@ -9,28 +9,32 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from edgekit.runner.errors import InputError
 
-VARIABLE = re.compile(r"\$\{(\w+)\}")
+VARIABLE = re.compile(r"\$\{([^}]*)\}")
 
 
 def expand(text: str, where: str) -> str:
     """Replace each `${NAME}` by the environment variable. Raises InputError, which begins with `where`."""
+    return VARIABLE.sub(lambda match: variable(match[1], where), text)
 
-    def value(match: re.Match[str]) -> str:
-        if match[1] not in os.environ:
-            raise InputError(f"{where}: the environment variable {match[1]} is not set; set it, or use a file")
-        return os.environ[match[1]]
 
-    return VARIABLE.sub(value, text)
+def variable(name: str, where: str) -> str:
+    """Return an environment variable. Raises InputError, which begins with `where`, if it is not set."""
+    if name not in os.environ:
+        raise InputError(f"{where}: the variable {name} is not set; set it, for a unit in an EnvironmentFile=")
+    return os.environ[name]
 
 
 def read_secret(path: str, where: str) -> str:
-    """Return the contents of a file without the line end. `path` may contain `${NAME}`."""
+    """Return the first line of a file. `path` may contain `${NAME}`. Raises InputError, which begins with `where`."""
     file = expand(path, where)
     try:
-        return Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+        secret = Path(file).read_text(encoding="utf-8").partition("\n")[0].strip()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not UTF-8"
         raise InputError(f"{where}: {file}: {why}; name a file with one line that this user may read") from None
+    if not secret:
+        raise InputError(f"{where}: {file}: its first line is empty; write the secret to it")
+    return secret
 
 
 def split_address(address: str) -> tuple[SplitResult, str, str]:

@@ -165,7 +165,7 @@ class Engine:
         Raises
         ------
         InputError
-            A source cannot continue.
+            A source cannot continue, or did not come to its end.
         BackendError
             The interpreter failed `MOST_FAILURES` times in a row.
         """
@@ -179,6 +179,7 @@ class Engine:
                 self._answer(*taken)
                 answered += 1
             elif self.feeds.have_ended:
+                self._raise_failure()
                 return
 
     def stop(self) -> None:
@@ -215,6 +216,12 @@ class Engine:
             finally:
                 self.called_s = None
             self._on_answer(lane, answer, events)
+
+    def _raise_failure(self) -> None:
+        """Raise InputError if a source has ended by a failure, as a film does that is damaged in the middle."""
+        for feed in self.feeds.feeds:
+            if problem := feed.source.status().detail:
+                raise InputError(problem)
 
     def _report_refused(self, source: str, error: RunnerError) -> None:
         now = time.monotonic()

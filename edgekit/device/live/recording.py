@@ -30,12 +30,7 @@ _RULES = {
     "source": Rule(is_printable, "must be the name of a source"),
     "number": Rule(lambda value: is_integer(value) and value >= 0, "must be a whole number from 0"),
     "time_s": Rule(is_number, "must be seconds since 1970"),
-    "size": Rule(
-        lambda value: (
-            isinstance(value, list) and len(value) == 2 and all(is_integer(each) and each >= 0 for each in value)
-        ),
-        "must be width and height",
-    ),
+    "size": Rule(_is_size, "must be width and height"),
     "content": OBJECT,
 }
 

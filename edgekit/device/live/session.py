@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,7 @@ class Session:
         on_change: Callable[[Answer, str], object],
         report: Callable[[str], object],
     ) -> None:
-        self.config, self.models, self.report = config, models, report
+        self.config, self.models, self._write_line = config, models, report
         self._on_event, self._on_change = on_event, on_change
         self.home = Path(device_home.find_home()) / "live"
         self._kept: dict[str, UncertainSamples] = {}
@@ -100,6 +101,7 @@ class Session:
                 sink.check()
             except sinks.UnreachableError as error:
                 self.report(f"{error}; events wait for it")
+                self._reported[f"sink {sink.name}"] = "retrying"
         self._check_sources(opened)
         feeds = [Feed(source, source.waits()) for source in opened.values()]
         lanes = [Lane(models[name], source, self.rules[name]) for source, names in pairs.items() for name in names]
@@ -128,6 +130,11 @@ class Session:
         if self._lines.problem is not None:
             raise self._lines.problem
 
+    def report(self, line: str) -> None:
+        """Report a line, unless nobody reads such lines any more."""
+        with suppress(OSError):
+            self._write_line(line)
+
     def stop(self) -> None:
         """Let `run` return soon. A signal handler may call it."""
         if self.stopping_s is None:
@@ -148,8 +155,8 @@ class Session:
         sinks_s = CLOSE_S if self.stopping_s is not None else LAST_EVENTS_S
         self.stopping_s = self.stopping_s or time.monotonic()
         self.engine.close(CLOSE_S)
-        self._events.close(CLOSE_S)
-        self._lines.close(CLOSE_S)
+        self._events.close(sinks_s)
+        self._lines.close(sinks_s)
         closing = [threading.Thread(target=sink.close, args=(sinks_s,), daemon=True) for sink in self._sinks]
         for thread in closing:
             thread.start()
@@ -157,6 +164,10 @@ class Session:
             thread.join(sinks_s + CLOSE_S)
         if self._recorder:
             self._recorder.close()
+        self._report_losses()
+        for sink in self._sinks:
+            if waiting := sink.status().waiting:
+                self.report(f"sink {sink.name}: events that wait for the next start: {waiting} at most")
         self.close()
 
     def _rules(self, name: str, model: Model) -> Rules:
@@ -278,13 +289,16 @@ class Session:
             return
         picture = None
         if self._kind(self._shown[source]) == "picture" and _has_pillow():
-            picture = encode_jpeg(self._painters[model].draw(shown.frame.data, shown.outputs, shown.headline))
+            try:
+                picture = encode_jpeg(self._painters[model].draw(shown.frame.data, shown.outputs, shown.headline))
+            except Exception as error:  # the event is sent without it
+                self._report_once("picture", f"cannot be drawn: {type(error).__name__}: {error}")
         for event in events:
             for sink in self._sinks:
                 try:
                     sink.send(event, picture)
                 except Exception as error:  # the others must have the event
-                    self._report_once(f"sink {sink.name}", f"{type(error).__name__}: {error}")
+                    self._report_once(f"{sink.name}: event", f"{type(error).__name__}: {error}")
 
     def _watch(self) -> None:
         """Report what changes about sources and sinks, and end the process if a model has stalled."""
@@ -314,11 +328,26 @@ class Session:
             self._report_once(feed.name, "" if is_well else f"{status.state}: {status.detail}", status.state)
         for sink in self._sinks:
             state = sink.status()
-            self._report_once(f"sink {sink.name}", state.detail if state.state != "running" else "", state.state)
+            problem = _without_name(state.detail, sink) if state.state == "retrying" else ""
+            self._report_once(f"sink {sink.name}", problem, state.state)
+        self._report_losses()
+
+    def _report_losses(self) -> None:
+        """Report the first time that events, lines or answers were lost."""
+        for sink in self._sinks:
+            state = sink.status()
+            if state.failed:
+                detail = _without_name(state.detail, sink) or "the queue was full"
+                self._report_once(f"sink {sink.name}: an event failed", detail)
+                if sink.name == "jsonl:-":  # nobody reads what is printed
+                    self.stop()
+        for outbox, where in ((self._events, "the sinks"), (self._lines, "standard output")):
+            if outbox.dropped:
+                self._report_once(where, "events are missing, because they came too fast")
         if self._recorder and self._recorder.trouble:
             self._report_once("record", self._recorder.trouble)
 
-    def _report_once(self, name: str, problem: str, state: str = "") -> None:
+    def _report_once(self, name: str, problem: str, state: str = "failing") -> None:
         """Report a problem when it begins, and its end. While it lasts, other words for it are not repeated."""
         key = state if problem else ""
         if key == self._reported.get(name, ""):
@@ -441,6 +470,10 @@ class Recorder:
         if self._bytes > MOST_RECORD_BYTES:
             raise ResourceError(f"it has reached {MOST_RECORD_BYTES >> 30} GB")
         self._stream.write(line)
+
+
+def _without_name(detail: str, sink: Sink) -> str:
+    return detail.removeprefix(f"sink {sink.name}: ")
 
 
 def _rule_kind(count: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from edgekit.device.commands import live
 from edgekit.device.live import config as configs
 from edgekit.device.live.rules import Rules
 from edgekit.device.live.sources import SourceOptions
@@ -141,3 +143,16 @@ def test_no_repr_shows_a_password() -> None:
     source = {"from": "rtsp://user:hunter2@camera/stream", "password": "hunter2"}
     config = configs.from_dict({"model": "a", "sources": {"door": source}, "sinks": ["mqtt://u:hunter2@broker/x"]})
     assert "hunter2" not in repr(config)
+
+
+def test_the_command_line_sets_the_default_again(tmp_path: Path) -> None:
+    (tmp_path / "live.json").write_text('{"stall_s": 60}')
+    parser = argparse.ArgumentParser()
+    live.arguments(parser)
+    for more, expected in (([], 60.0), (["--stall-after", "30"], 30.0)):
+        config = live._config(parser.parse_args(["--config", str(tmp_path / "live.json"), *more]))
+        assert config.stall_s == expected
+
+
+def test_an_address_in_capitals_is_not_a_path() -> None:
+    assert configs.from_dict({"sinks": ["MQTT://broker/"]}, "/etc/edge").sinks[0].address == "MQTT://broker/"

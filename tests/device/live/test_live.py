@@ -104,6 +104,7 @@ BAD = {
         "outside the picture of 320x240",
     ),
     "sink": (["{bundle}", "--from", "{film}", "--to", "mqqt://broker/x"], "did you mean \"mqtt\"?"),
+    "prefix": (["{bundle}", "--from", "{film}", "--to", "mqtt://broker/a/+/b"], "+ and # are for subscriptions"),
     "page": (["{bundle}", "--from", "{film}", "--page", "door:80"], "page: got 'door:80'; use a port"),
     "taken": (["{bundle}", "--from", "{film}", "--page", "{port}"], "use another port"),
     "token": (
@@ -133,6 +134,23 @@ def test_bad_input_is_one_line(name: str, colours: Path, film: Path, home: Path,
     assert done.stdout == ""
 
 
+def test_a_film_that_breaks_is_an_error(colours: Path, film: Path, live: Callable[..., Live]) -> None:
+    running = live(colours, "--from", film, "--loop", "--rule", "label=red")
+    running.until(lambda: running.out)
+    os.kill(running.children()[0], signal.SIGKILL)
+    assert running.process.wait(30) == 4
+    time.sleep(0.2)  # for the thread that reads it
+    assert "red.mp4: ffmpeg was ended by SIGKILL" in running.said[-1]
+
+
+def test_what_is_lost_is_said_once(colours: Path, film: Path, home: Path) -> None:
+    rule = ("--rule", "label=red", "--rule", "label=blue", "--no-realtime")
+    done = run(home, colours, "--from", film, *rule, "--to", "command:false", "--record", "/dev/full")
+    said = [line for line in done.stderr.splitlines() if "No space" in line or "exit code 1" in line]
+    assert said[0] == "edgerun: sink command false: an event failed: ended with exit code 1"
+    assert said[1].startswith("edgerun: record: /dev/full: ") and len(said) == 2, done.stderr
+
+
 def test_it_ends_within_two_seconds_and_leaves_no_process(colours: Path, film: Path, live: Callable[..., Live]) -> None:
     for by in (signal.SIGTERM, signal.SIGINT):
         run = live(colours, "--from", film, "--loop", "--page", "0", *RULE)
@@ -145,13 +163,15 @@ def test_it_ends_within_two_seconds_and_leaves_no_process(colours: Path, film: P
         assert not [each for each in children if Path(f"/proc/{each}").exists()]
 
 
-def test_a_reader_that_leaves_ends_it(colours: Path, film: Path, home: Path) -> None:
-    words = [*COMMAND, str(colours), "--from", str(film), "--loop", "--rule", "label=red", "count=true", "--no-trial"]
+@pytest.mark.parametrize(("to", "code"), [([], 141), (["--to", "-"], 0)])
+def test_a_reader_that_leaves_ends_it(colours: Path, film: Path, home: Path, to: list[str], code: int) -> None:
+    rule = ["--rule", "label=red", "count=occupancy"]
+    words = [*COMMAND, str(colours), "--from", str(film), "--loop", *rule, "--no-trial", *to]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment(home))
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(30) == 141
+    assert process.wait(30) == code
 
 
 def test_lag_does_not_grow_if_the_model_is_slower_than_the_film(

@@ -96,10 +96,7 @@ class Page:
         host, port = self._socket.getsockname()[:2]
         shown = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{port}/"
-        self._hello = {
-            "kind": "hello", "facts": facts, "token": token, "secret": secrets.token_hex(32),
-            "loopback": config.is_loopback, "host": host,
-        }  # fmt: skip
+        self._hello = {"facts": facts, "token": token, "secret": secrets.token_hex(32)}
         self._state, self._picture, self._keep, self._report = state, picture, keep, report
         self._sources: list[str] = [each["name"] for each in facts["sources"]]
         self._events: deque[dict[str, Any]] = deque(maxlen=EVENTS)
@@ -110,7 +107,7 @@ class Page:
         self._listeners = 0
         self._drawn_s: dict[str, float] = {}
         self._replies: deque[dict[str, Any]] = deque(maxlen=BACKLOG)
-        self._is_over = False
+        self._is_over = self._has_left = False
         self._writing_s: float | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._supervise, name="edgerun page", daemon=True)
@@ -168,32 +165,42 @@ class Page:
         pause_s = FIRST_PAUSE_S
         while not self._is_over:
             started = time.monotonic()
-            code = self._run_once()
+            end = self._run_once()
             if self._is_over:
                 return
             pause_s = (
                 FIRST_PAUSE_S if time.monotonic() - started > LONGEST_PAUSE_S else min(2 * pause_s, LONGEST_PAUSE_S)
             )
-            self._report(f"page: its process ended with {code}; starting it again in {pause_s:g} s")
+            self._report(f"page: its process ended ({end}); starting it again in {pause_s:g} s")
             with self._changed:
                 self._changed.wait_for(lambda: self._is_over, pause_s)
 
-    def _run_once(self) -> int:
+    def _run_once(self) -> str:
+        """Serve until the process ends or the page is closed. Returns why."""
         handle = self._socket.fileno()
+        self._has_left = False
         self._viewers, self._listeners, self._sent_events = {}, 0, max(0, self._event_count - len(self._events))
-        self.process = process = processes.start_function(
-            SERVER, [str(handle)], reads_input=True, stdout=subprocess.PIPE, pass_fds=(handle,)
-        )
+        try:
+            self.process = process = processes.start_function(
+                SERVER, [str(handle)], reads_input=True, stdout=subprocess.PIPE, pass_fds=(handle,)
+            )
+        except OSError as error:
+            return f"not started: {error.strerror}"
         assert process.stdin and process.stdout
         listener = threading.Thread(target=self._listen, args=(process.stdout,), name="edgerun viewers", daemon=True)
         listener.start()
         if self._is_over:
             processes.kill_process(process)
-        with suppress(OSError):  # the child has ended
-            self._feed(process.stdin, process)
+        problem = ""
+        try:
+            self._feed(process.stdin)
+        except OSError:  # the child has ended
+            pass
+        except Exception as error:  # such as a monitor that cannot read its files; the models go on
+            problem = f"{type(error).__name__}: {error}"
         code = processes.end_process(process)
         listener.join(1.0)
-        return code
+        return problem or f"exit code {code}"
 
     def _write(self, pipe: IO[bytes], fields: dict[str, Any], arrays: Sequence[np.ndarray] = ()) -> None:
         self._writing_s = time.monotonic()
@@ -202,14 +209,14 @@ class Page:
         finally:
             self._writing_s = None
 
-    def _feed(self, pipe: IO[bytes], process: subprocess.Popen[bytes]) -> None:
+    def _feed(self, pipe: IO[bytes]) -> None:
         """Send what the viewers need until the child ends or the page is closed."""
         self._write(pipe, self._hello)
         next_state_s, sent = 0.0, dict.fromkeys(self._sources, -1)
         while True:
             with self._changed:
                 is_watched = self._listeners or any(self._viewers.values())
-                if not self._replies and not self._is_over:
+                if not self._replies and not self._is_over and not self._has_left:
                     self._changed.wait(1 / PICTURES_PER_S if is_watched else None)
                 replies, self._replies = list(self._replies), deque(maxlen=BACKLOG)
                 first = self._event_count - len(self._events)
@@ -217,7 +224,7 @@ class Page:
                 self._sent_events = self._event_count if self._listeners else self._sent_events
                 viewed = [name for name, count in self._viewers.items() if count]
                 has_listeners = self._listeners > 0
-            if self._is_over or processes.has_ended(process):
+            if self._is_over or self._has_left:
                 return
             for message in (*replies, *({"kind": "event", "event": each} for each in events)):
                 self._write(pipe, message)
@@ -247,7 +254,8 @@ class Page:
             with suppress(ValueError):
                 self._receive(json.loads(line))
         with self._changed:
-            self._changed.notify()  # so that `_feed` notices the end
+            self._has_left = True
+            self._changed.notify()
 
     def _receive(self, message: dict[str, Any]) -> None:
         reply = None
@@ -283,5 +291,7 @@ def _listen(config: PageConfig) -> socket.socket:
     except OSError as error:
         opened.close()
         why = error.strerror or str(error)
-        raise InputError(f"page: cannot listen on {config.host}:{config.port}: {why}; use another port") from None
+        raise InputError(
+            f"page: cannot listen on {config.host}:{config.port}: {why}; use another port or address"
+        ) from None
     return opened

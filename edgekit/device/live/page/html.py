@@ -9,7 +9,7 @@ import re
 STYLE = """
   :root { color-scheme: light dark; --paper: #f4f6f7; --card: #fff; --ink: #15202b; --soft: #5b6b79; --line: #dde3e8;
     --accent: #00796b; --on-accent: #fff; --good: #1b7f4d; --warn: #9a6200; --bad: #b3261e; --track: #e8edf0;
-    --read: #7aa6c2; --prepare: #c9a227; --model: #00897b; --rules: #a05195; 
+    --read: #7aa6c2; --prepare: #c9a227; --model: #00897b; --rules: #a05195;
     --shade: 0 1px 2px #0f20300f, 0 4px 16px #0f20300d }
   @media (prefers-color-scheme: dark) {
     :root { --paper: #0f1519; --card: #182026; --ink: #e6edf2; --soft: #94a5b3; --line: #26323b; --accent: #4db6a5;
@@ -312,7 +312,6 @@ LOGIN = (
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>edgerun live</title>
-<link rel="icon" href="data:,">
 <link rel="icon" href="data:,">
 <style>"""
     + STYLE

@@ -6,7 +6,7 @@ import json
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from edgekit.device.live.pictures import Painter, encode_jpeg
@@ -143,7 +143,8 @@ class Hub:
                 del self._waiting[source]
             data = b""
             if self._viewers.get(source):
-                data = self._encode(message, arrays)
+                with suppress(Exception):  # a picture that cannot be drawn must not end the thread
+                    data = self._encode(message, arrays)
             with self._changed:
                 if data:
                     self._pictures[source] = self._pictures.get(source, (0,))[0] + 1, data

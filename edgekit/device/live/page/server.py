@@ -83,7 +83,6 @@ class PageServer(ThreadingHTTPServer):
         self.socket = listening
         self.hub, self.facts = hub, hello["facts"]
         self.token: str = hello["token"]
-        self.host: str = hello["host"]
         self.cookie = hmac.new(hello["secret"].encode(), self.token.encode(), hashlib.sha256).hexdigest()
         self.page = PAGE.replace(b"{facts}", json.dumps(self.facts).replace("<", "\\u003c").encode())
         self.names = {each["name"] for each in self.facts["sources"]}

@@ -21,7 +21,7 @@ from edgekit.runner.errors import InputError
 
 MODULES = ("mqtt", "webhook", "command", "gpio", "jsonl", "folder")
 """Each has `SCHEMES`, `OPTIONS` and `open(address, options, context)`."""
-SCHEME = re.compile(r"([a-z0-9+]+):")
+SCHEME = re.compile(r"([A-Za-z0-9+]+):")
 COMMON_OPTIONS = ("rules", "kinds")
 """Options of every sink: the names of rules, and kinds of events, that it takes; all by default."""
 
@@ -70,14 +70,16 @@ def _scheme(address: str) -> str:
         return "jsonl"
     if address.endswith(os.sep) or os.path.isdir(address):
         return "folder"
-    raise InputError(f"sink: got {address!r}; use a file that ends in .jsonl, a folder, or one of {_schemes_text()}")
+    fix = f"use a file that ends in .jsonl, a folder that ends in {os.sep}, or one of {_schemes_text()}"
+    raise InputError(f"sink: got {address!r}; {fix}")
 
 
 def _names(value: Any, known: Iterable[str], where: str) -> frozenset[str] | None:
     if value is None:
         return None
+    value = [value] if isinstance(value, str) else value
     if not isinstance(value, (list, tuple)) or not value:
-        raise InputError(f"{where}: got {value!r}; use a list of names")
+        raise InputError(f"{where}: got {value!r}; use a name, or a list of names")
     for name in value:
         if name not in known:
             raise InputError(f"{where}: unknown name {name!r}{suggestion(str(name), known)}")

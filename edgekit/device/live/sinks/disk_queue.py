@@ -160,7 +160,9 @@ class DiskQueue:
         self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | BINARY, 0o600)
         try:
             if not _lock_now(self._lock):
-                raise ResourceError(f"{self.folder}: another process uses this queue; end it, or name another folder")
+                raise ResourceError(
+                    f"{self.folder}: this queue is in use; end the process, or leave out the sink, that has it"
+                )
             self._position = os.open(self.folder / "position", os.O_RDWR | os.O_CREAT | BINARY, 0o600)
             match = POSITION.fullmatch(os.pread(self._position, 64, 0))
             known = match and match[3] == b"%08x" % zlib.crc32(match[1] + match[2])

@@ -68,8 +68,8 @@ OPTIONS = (
     "password",
     "password_file",
     "ca_file",
-    "certificate",
-    "key",
+    "certificate_file",
+    "key_file",
     "home_assistant",
     "discovery_prefix",
     "queue_bytes",
@@ -104,8 +104,8 @@ class Settings:
     password: str = field(default="", repr=False)
     tls: bool = False
     ca_file: str | None = None
-    certificate: str | None = None
-    key: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
 
 
 def open(address: str, options: Mapping[str, Any], context: SinkContext) -> Mqtt:
@@ -119,11 +119,15 @@ def open(address: str, options: Mapping[str, Any], context: SinkContext) -> Mqtt
         password = credentials.read_secret(text_option(options, "password_file", "", where), f"{where}: password_file")
     if password and not username:
         raise InputError(f"{where}: a password without a user name; add username")
-    files = {each: text_option(options, each, "", where) or None for each in ("ca_file", "certificate", "key")}
+    files = {
+        each: text_option(options, each, "", where) or None for each in ("ca_file", "certificate_file", "key_file")
+    }
     tls = parts.scheme == "mqtts"
     if any(files.values()) and not tls:
         raise InputError(f"{where}: {next(each for each in files if files[each])} needs TLS; use mqtts://")
     prefix = parts.path.strip("/") or "edgekit"
+    if set(prefix) & set("+#") or parts.fragment:
+        raise InputError(f"{where}: + and # are for subscriptions; use other characters in the prefix")
     settings = Settings(
         name, parts.hostname or "", parts.port or PORTS[parts.scheme], prefix, username, password, tls, **files
     )
@@ -184,7 +188,7 @@ class Mqtt(Sink):
         """Publish what waits, at most for this long; the rest stays on disk for the next start."""
         deadline = time.monotonic() + timeout_s
         if self._thread and self._queue is not None:
-            while self.status().waiting and self._state == "running" and time.monotonic() < deadline:
+            while self.status().waiting and self._state != "retrying" and time.monotonic() < deadline:
                 time.sleep(0.01)
             self._closing.set()
             self._wake.set()
@@ -363,7 +367,9 @@ class _Connection:
         settings = self._settings
         where = f"sink {settings.name}"
         if settings.tls:
-            self._client.tls_set_context(client_context(where, settings.ca_file, settings.certificate, settings.key))
+            self._client.tls_set_context(
+                client_context(where, settings.ca_file, settings.certificate_file, settings.key_file)
+            )
         try:
             self._client.connect(settings.host, settings.port, KEEPALIVE_S)
         except OSError as error:

@@ -17,7 +17,7 @@ def client_context(where: str, ca_file: str | None, certificate: str | None, key
     option = "ca_file", ca_file
     try:
         context = ssl.create_default_context(cafile=ca_file)
-        option = "certificate", certificate
+        option = "certificate_file", certificate
         if certificate:
             context.load_cert_chain(certificate, key, password="")  # an encrypted key fails instead of asking
     except (OSError, ValueError) as error:

@@ -47,7 +47,7 @@ from edgekit.device.live.types import Event
 from edgekit.runner.errors import InputError
 
 SCHEMES = ("http", "https")
-OPTIONS = ("secret", "secret_file", "headers", "picture", "ca_file", "certificate", "key", "queue_bytes")
+OPTIONS = ("secret", "secret_file", "headers", "picture", "ca_file", "certificate_file", "key_file", "queue_bytes")
 ANSWER_S = 10.0
 """How long the server may be silent."""
 REQUEST_S = 30.0
@@ -87,10 +87,10 @@ def open(address: str, options: Mapping[str, Any], context: SinkContext) -> Webh
         pair = ":".join(credentials.expand(each, where) for each in (username, password))
         headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
     headers.update(_headers(options.get("headers", {}), where))
-    files = tuple(text_option(options, each, "", where) or None for each in ("ca_file", "certificate", "key"))
+    files = tuple(text_option(options, each, "", where) or None for each in ("ca_file", "certificate_file", "key_file"))
     is_tls = parts.scheme == "https"
     if any(files) and not is_tls:
-        raise InputError(f"{where}: ca_file, certificate and key need TLS; use https://")
+        raise InputError(f"{where}: ca_file, certificate_file and key_file need TLS; use https://")
     settings = Settings(
         name,
         parts.hostname or "",

@@ -10,14 +10,14 @@ import importlib
 from typing import TYPE_CHECKING
 
 from edgekit.device.live.sources import address
-from edgekit.device.live.sources.base import Source, SourceStatus, sample_for
+from edgekit.device.live.sources.base import Source, SourceStatus
 from edgekit.device.live.sources.options import SourceOptions
 from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import RawSpec
 
-__all__ = ["Source", "SourceOptions", "SourceStatus", "open_source", "sample_for"]
+__all__ = ["Source", "SourceOptions", "SourceStatus", "open_source"]
 
 MODULES = {
     "file": "file", "v4l2": "v4l2", "rpicam": "rpicam", "rtsp": "rtsp", "rtsps": "rtsp", "http": "http",

@@ -10,18 +10,17 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
+from edgekit.device.live import credentials
 from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
     from edgekit.device.live.sources.options import SourceOptions
 
-VARIABLE = re.compile(r"\$\{([^}]*)\}")
-LOGIN = re.compile(r"(?<=//)[^/@\s]*@")
-"""The part of a URL that holds a name and a password."""
+LOGIN = re.compile(r"(?<=//)(?:[^/:\s]*:(?!\d+/)\S*|[^/\s]*)@")
+"""The part of a URL that holds a name and a password, even if a "/" or "@" in it is not percent-encoded."""
 SECRET_VALUE = re.compile(r"(?i)(?<=[?&])([^=&#\s]*(?:pass|pwd|token|key|secret|auth)[^=&#\s]*=)([^&#\s]+)")
 """A part of a URL's query whose name says that its value is secret."""
 HIDDEN = "***"
@@ -94,10 +93,16 @@ def parse(text: str, options: SourceOptions, known: tuple[str, ...] = ()) -> Add
     values: list[str] = []
     scheme = scheme_of(text)
     shown = hide(text)
-    expand = _expander(shown, values)
+
+    def expand(match: re.Match[str]) -> str:
+        values.append(credentials.variable(match[1], shown))
+        return values[-1]
+
     username = options.username
-    password = read_password(options.password_file) if options.password_file else options.password
-    password = VARIABLE.sub(expand, password)
+    password = options.password
+    if options.password_file:
+        password = credentials.read_secret(options.password_file, "password_file")
+    password = credentials.VARIABLE.sub(expand, password)
     plain, _, fragment = text.partition("#") if scheme != "file" else (text, "", "")
     rest = plain[len(scheme) + 1 :] if plain.startswith(f"{scheme}:") else "" if plain == scheme else plain
     if scheme != "file" and rest.startswith("//"):
@@ -105,35 +110,21 @@ def parse(text: str, options: SourceOptions, known: tuple[str, ...] = ()) -> Add
         login, _, host = head.rpartition("@")
         user, _, word = login.partition(":")
         username, password = (
-            unquote(VARIABLE.sub(_quoted(expand), written)) or given
+            unquote(credentials.VARIABLE.sub(_quoted(expand), written)) or given
             for written, given in ((user, username), (word, password))
         )
         path, mark, query = path.partition("?")
-        rest = host + slash + path + mark + VARIABLE.sub(_quoted(expand), query)
+        rest = host + slash + path + mark + credentials.VARIABLE.sub(_quoted(expand), query)
         values += [match[2] for match in SECRET_VALUE.finditer(rest)]
-    rest = VARIABLE.sub(expand, rest)
+    rest = credentials.VARIABLE.sub(expand, rest)
     secrets = {each for value in (password, *values) if value for each in (value, quote(value, safe=""), quote(value))}
     longest_first = tuple(sorted(secrets, key=len, reverse=True))
     return Address(shown, scheme, rest, _parameters(shown, fragment, known), username, password, longest_first)
 
 
-def read_password(path: str) -> str:
-    """Return the first line of a file that holds a password. Raises InputError if it cannot be read or is empty."""
-    try:
-        lines = Path(path).read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not text"
-        raise InputError(
-            f"password_file: {path}: cannot be read: {reason}; write the password to its first line"
-        ) from None
-    if not lines or not lines[0].strip():
-        raise InputError(f"password_file: {path}: its first line is empty; write the password to it")
-    return lines[0].strip()
-
-
 def scheme_of(text: str) -> str:
     """Return the scheme, "file" for a path. A single letter before a colon is a drive of Windows."""
-    match = re.match(r"([a-z][a-z0-9+]+):", text)
+    match = re.match(r"([A-Za-z][A-Za-z0-9+]+):", text)
     if match and not os.path.exists(text):
         return match[1]
     bare = text.partition("#")[0]
@@ -147,17 +138,6 @@ def hide(text: str) -> str:
 
 def _quoted(expand: Callable[[re.Match[str]], str]) -> Callable[[re.Match[str]], str]:
     return lambda match: quote(expand(match), safe="")
-
-
-def _expander(shown: str, values: list[str]) -> Callable[[re.Match[str]], str]:
-    def expand(match: re.Match[str]) -> str:
-        value = os.environ.get(match[1])
-        if value is None:
-            raise InputError(f"{shown}: the variable {match[1]} is not set; set it, for a unit in an EnvironmentFile=")
-        values.append(value)
-        return value
-
-    return expand
 
 
 def _parameters(shown: str, fragment: str, known: tuple[str, ...]) -> dict[str, str]:

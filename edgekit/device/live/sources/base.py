@@ -18,7 +18,7 @@ import numpy as np
 
 from edgekit.device.live.types import Frame
 from edgekit.runner.errors import InputError
-from edgekit.runner.inputs import picture, raw_frames
+from edgekit.runner.inputs import picture
 
 if TYPE_CHECKING:
     from edgekit.device.live.sources.address import Address
@@ -253,14 +253,6 @@ def orient(picture: np.ndarray, rotate: int, flip: str) -> np.ndarray:
     if flip in ("vertical", "both"):
         turned = turned[::-1]
     return np.ascontiguousarray(turned)
-
-
-def sample_for(frame: Frame, raw: RawSpec) -> np.ndarray:
-    """Return the raw sample that the model takes: a picture is fitted as one from a file, others are samples already.
-
-    The result has the same bits as the sample of a picture file with the same pixels (`edgekit/runner/inputs`).
-    """
-    return raw_frames.fit_frame(frame.data, raw) if raw.kind == "image" else frame.data
 
 
 def _is_same(first: np.ndarray, second: np.ndarray) -> bool:

@@ -225,7 +225,7 @@ def test_a_killed_page_comes_back_and_the_model_goes_on(running: Live) -> None:
     os.kill(page, signal.SIGKILL)
     after = running.until(lambda: running.state()["sources"][0]["answers"][0])["answered"]
     assert after > before and running.port == port
-    assert [line for line in running.said if "its process ended with" in line]
+    assert [line for line in running.said if "its process ended" in line]
 
 
 def test_a_page_that_hangs_does_not_stop_the_model(running: Live) -> None:
@@ -236,7 +236,7 @@ def test_a_page_that_hangs_does_not_stop_the_model(running: Live) -> None:
     os.kill(page, signal.SIGSTOP)
     before = len(running.out)
     running.until(lambda: len(running.out) >= before + 4)  # the film begins again every three seconds
-    running.until(lambda: [line for line in running.said if "its process ended with -9" in line])
+    running.until(lambda: [line for line in running.said if "its process ended (exit code -9)" in line])
     running.until(running.state)
     code, seconds = running.stop()
     assert code == 0 and seconds < 2

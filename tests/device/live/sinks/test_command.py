@@ -140,7 +140,7 @@ def test_commands_that_cannot_run(tmp_path: Path) -> None:
         ({"to": "command:echo", "argv": ["echo"]}, "got a command in the address and in argv"),
         ({"to": "command:echo 'x"}, "No closing quotation; close the quotes"),
         ({"to": "command:echo", "limit_s": 0}, "limit_s: got 0; use a number of seconds above 0"),
-        ({"to": "command:echo ${NO_SUCH_VARIABLE}"}, "the environment variable NO_SUCH_VARIABLE is not set"),
+        ({"to": "command:echo ${NO_SUCH_VARIABLE}"}, "the variable NO_SUCH_VARIABLE is not set"),
     ):
         with pytest.raises(InputError, match=message):
             open_sink(options, context(tmp_path))

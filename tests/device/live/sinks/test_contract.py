@@ -89,7 +89,7 @@ def test_every_module_is_a_plug_in() -> None:
 
 def test_only_some_events(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
-    sink = open_sink({"to": str(path), "rules": ["visitor"], "kinds": ["on"]}, context(tmp_path))
+    sink = open_sink({"to": str(path), "rules": ["visitor"], "kinds": "on"}, context(tmp_path))
     sink.start()
     for number, (kind, rule) in enumerate([("on", "visitor"), ("off", "visitor"), ("on", "passed")]):
         sink.send(event(number, kind, rule))
@@ -102,7 +102,11 @@ def test_only_some_events(tmp_path: Path) -> None:
     [
         ("mqqt://host", "sink: got the scheme 'mqqt', did you mean \"mqtt\"?"),
         ("xyz://host", "sink: got the scheme 'xyz'; known: mqtt, mqtts, http"),
-        ("somewhere", "sink: got 'somewhere'; use a file that ends in .jsonl, a folder, or one of mqtt:"),
+        ("MQTT://joe:pass word@host", "sink: got the scheme 'MQTT'"),
+        (
+            "somewhere",
+            "sink: got 'somewhere'; use a file that ends in .jsonl, a folder that ends in /, or one of mqtt:",
+        ),
         ({"home_assistant": True}, 'sink: "to" is missing; name one'),
         ({"to": 7}, 'sink: "to" is missing; name one'),
         (
@@ -111,7 +115,7 @@ def test_only_some_events(tmp_path: Path) -> None:
         ),
         ({"to": "mqtt://h", "home_assistant": "yes"}, "home_assistant: got 'yes'; use true or false"),
         ({"to": "-", "rules": ["visitr"]}, "sink jsonl: rules: unknown name 'visitr', did you mean \"visitor\"?"),
-        ({"to": "-", "rules": "visitor"}, "sink jsonl: rules: got 'visitor'; use a list of names"),
+        ({"to": "-", "rules": 7}, "sink jsonl: rules: got 7; use a name, or a list of names"),
         ({"to": "-", "kinds": ["start"]}, "sink jsonl: kinds: unknown name 'start'; known: on, off, count"),
         ("mqtt://user:pass word@", "mqtt: the address has no host"),
     ],

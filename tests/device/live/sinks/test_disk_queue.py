@@ -156,7 +156,7 @@ def test_the_disk_stays_within_the_limit_while_records_come_and_go(tmp_path: Pat
 
 def test_two_processes_do_not_share_a_folder(tmp_path: Path) -> None:
     queue = DiskQueue(tmp_path)
-    with pytest.raises(ResourceError, match="another process uses this queue"):
+    with pytest.raises(ResourceError, match="this queue is in use"):
         DiskQueue(tmp_path)
     queue.close()
     DiskQueue(tmp_path).close()

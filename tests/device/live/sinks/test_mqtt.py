@@ -158,7 +158,7 @@ def test_events_wait_for_the_broker_over_a_restart(tmp_path: Path) -> None:
             sink.send(event(number))
         until(lambda: sink.status().state == "retrying")
         assert sink.status().waiting == 5 and f"nothing listens on 127.0.0.1:{port}" in sink.status().detail
-        with pytest.raises(ResourceError, match="another process uses this queue"):
+        with pytest.raises(ResourceError, match="this queue is in use"):
             open_sink(f"mqtt://127.0.0.1:{port}/edgekit", context(tmp_path)).start()
     Broker(folder, listener=f"allow_anonymous true\nlistener {port} 127.0.0.1\n")
     subscriber = Subscriber(port)
@@ -266,7 +266,7 @@ def test_passwords(tmp_path: Path, locked: Broker, monkeypatch: pytest.MonkeyPat
 
 def test_passwords_that_are_not_there(tmp_path: Path) -> None:
     for to, message in (
-        ("mqtt://camera:${NO_SUCH_VARIABLE}@host", "password: the environment variable NO_SUCH_VARIABLE is not set"),
+        ("mqtt://camera:${NO_SUCH_VARIABLE}@host", "password: the variable NO_SUCH_VARIABLE is not set"),
         ({"to": "mqtt://camera@host", "password_file": f"{tmp_path}/no"}, "password_file: .*No such file"),
         ({"to": "mqtt://host", "password": "x"}, "a password without a user name"),
         ({"to": "mqtt://host", "ca_file": "x"}, "ca_file needs TLS; use mqtts://"),
@@ -315,7 +315,7 @@ def test_tls(tmp_path: Path) -> None:
     )
     broker = Broker(tmp_path / "broker", listener=f"allow_anonymous true\n{listeners}")
     ours, theirs = str(tmp_path / "ca.pem"), str(tmp_path / "other.pem")
-    client = {"certificate": str(tmp_path / "client.pem"), "key": str(tmp_path / "client.key")}
+    client = {"certificate_file": str(tmp_path / "client.pem"), "key_file": str(tmp_path / "client.key")}
     subscriber = Subscriber(broker.port)
 
     def opened(where: str, **options: str) -> Sink:
@@ -337,7 +337,7 @@ def test_tls(tmp_path: Path) -> None:
         (opened(f"localhost:{broker.port}", ca_file=ours), "ended the connection; check the port, and whether it uses"),
         (opened(f"localhost:{port}", ca_file=f"{tmp_path}/no.pem"), "ca_file: .*no.pem: No such file"),
         (opened(f"localhost:{port}", ca_file=f"{tmp_path}/names"), "ca_file: .*names: .*; name a file in PEM format"),
-        (opened(f"localhost:{port}", **{**client, "key": ours}), "certificate: .*client.pem: "),
+        (opened(f"localhost:{port}", **{**client, "key_file": ours}), "certificate_file: .*client.pem: "),
         (open_sink(f"mqtt://localhost:{port}", context(tmp_path)), "whether it needs mqtts://"),
     ):
         with pytest.raises(InputError, match=message) as refused:

@@ -264,7 +264,7 @@ def test_servers_and_options_that_are_wrong(tmp_path: Path) -> None:
         ({"to": "http://h/", "headers": ["x"]}, "headers: got a list; use a mapping"),
         ({"to": "http://h/", "headers": {"X-A": "a\r\nX-B: b"}}, "headers: X-A: the value has a line end"),
         ({"to": "http://h/", "headers": {"X A": "a"}}, "headers: 'X A': use a name and a text"),
-        ({"to": "http://h/", "key": "x"}, "need TLS; use https://"),
+        ({"to": "http://h/", "key_file": "x"}, "need TLS; use https://"),
         ({"to": "http://h:port/"}, "the address has no host, or its port is no number"),
         ({"to": "http:///x"}, "the address has no host"),
     ):

@@ -76,11 +76,10 @@ def test_bad_options(options: dict[str, Any], expected: str) -> None:
         sources.SourceOptions(**options)
 
 
-def test_an_unknown_scheme() -> None:
-    with pytest.raises(InputError, match="neither a kind of source nor an existing path"):
-        cameras.source_of("ftp://joe:secret@host/x")
-    with pytest.raises(InputError) as caught:
-        cameras.source_of("ftp://joe:secret@host/x")
+@pytest.mark.parametrize("scheme", ["ftp", "RTSP"])
+def test_an_unknown_scheme(scheme: str) -> None:
+    with pytest.raises(InputError, match="neither a kind of source nor an existing path") as caught:
+        cameras.source_of(f"{scheme}://joe:secret@host/x")
     assert "secret" not in str(caught.value)
 
 
@@ -103,8 +102,14 @@ def test_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
         address.parse("rtsp://joe:${NO_SUCH}@host/x", sources.SourceOptions())
 
 
+@pytest.mark.parametrize("password", ["se@cret", "se/cret", "a@se/cret"])
+def test_a_password_that_is_not_encoded_is_not_shown(password: str) -> None:
+    assert address.hide(f"rtsp://joe:{password}@host:554/live") == "rtsp://***@host:554/live"
+    assert address.hide("rtsp://host:554/live@2") == "rtsp://host:554/live@2"
+
+
 def test_a_password_file_that_cannot_be_used(tmp_path: Any) -> None:
     (tmp_path / "empty").touch()
-    for name, expected in (("none", "cannot be read"), ("empty", "its first line is empty")):
+    for name, expected in (("none", "No such file"), ("empty", "its first line is empty")):
         with pytest.raises(InputError, match=expected):
             address.parse("rtsp://host/x", sources.SourceOptions(password_file=str(tmp_path / name)))

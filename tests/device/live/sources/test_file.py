@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgekit.device.live.sources import sample_for
 from edgekit.runner import inputs
 from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.errors import InputError
+from edgekit.runner.inputs import raw_frames
 from tests import requirements
 from tests.device.live.sources import cameras
 
@@ -98,7 +98,7 @@ def test_the_sample_has_the_bits_of_a_picture_file(tmp_path: Path, channels: int
     source = cameras.source_of(str(tmp_path), raw, realtime=False)
     for number, frame in enumerate(cameras.started(source, 3)):
         expected = next(inputs.samples(str(tmp_path / f"{number}.jpg"), raw)).raw
-        assert np.array_equal(sample_for(frame, raw), expected)
+        assert np.array_equal(raw_frames.fit_frame(frame.data, raw), expected)
 
 
 def test_a_folder_is_played_at_the_rate(tmp_path: Path) -> None:
