@@ -21,7 +21,7 @@ from edgekit.report.tables import Column
 
 ANY_WIDTH = 10_000
 VERDICT_WIDTH = 24
-"""Some tasks have a second accuracy metric. Its columns are shown only if they leave the verdict column at least this
+"""The columns of a second accuracy metric and of intervals are shown only if they leave the verdict column at least this
 many characters wider than its longest word."""
 
 
@@ -72,14 +72,14 @@ def print_run(result: Result, folder: Path, console: Console, *, has_report: boo
 
 
 def _table(result: Result, console: Console) -> Table:
-    """Return the table of variants, with the task's second accuracy metric if the terminal is wide enough for it."""
-    variants_table = variants.variants_of_result(result)
-    narrow_table = _build_table(result, variants_table, variants_table.plain_figures)
-    if not variants_table.second:
-        return narrow_table
-    full_table = _build_table(result, variants_table, (*variants_table.plain_figures, *variants_table.second))
-    needed_width = Measurement.get(console, console.options.update(max_width=ANY_WIDTH), full_table).minimum
-    return full_table if needed_width + VERDICT_WIDTH <= console.width else narrow_table
+    """Return the table of variants, with a second accuracy metric and with intervals if the terminal is wide enough."""
+    table = variants.variants_of_result(result)
+    for optional in ((*table.intervals, *table.second), table.second):
+        full_table = _build_table(result, table, (*table.plain_figures, *optional))
+        needed_width = Measurement.get(console, console.options.update(max_width=ANY_WIDTH), full_table).minimum
+        if optional and needed_width + VERDICT_WIDTH <= console.width:
+            return full_table
+    return _build_table(result, table, table.plain_figures)
 
 
 def _build_table(

@@ -125,8 +125,12 @@ class UncertainSamples:
 
         Parameters
         ----------
-        raw, outputs, prediction
-            The sample, the model's outputs and the answer, as an observer receives them.
+        raw : numpy.ndarray
+            The sample, as an observer receives it.
+        outputs : numpy.ndarray
+            The model's outputs.
+        prediction : object
+            The answer.
 
         Raises
         ------
