@@ -21,8 +21,8 @@ from edgekit.report.tables import Column
 
 ANY_WIDTH = 10_000
 VERDICT_WIDTH = 24
-"""The columns of a second accuracy metric and of intervals are shown only if they leave the verdict column at least this
-many characters wider than its longest word."""
+"""Columns of a second accuracy metric and of intervals are shown only if the verdict column stays at least this many
+characters wider than its longest word."""
 
 
 def print_run(result: Result, folder: Path, console: Console, *, has_report: bool = False) -> None:

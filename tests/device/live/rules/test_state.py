@@ -188,13 +188,15 @@ def test_what_is_no_answer_is_refused(content: Any) -> None:
         detector().update(answer(content))
 
 
+HUNDREDTHS = st.integers(0, 200).map(lambda each: each / 100)
+"""Seconds that differ from the times of frames, which are tenths, by nothing or by more than the tolerance."""
 OPTIONS = st.fixed_dictionaries(
     {},
     optional={
         "low_threshold": st.floats(0.1, 0.5),
-        "on_after_s": st.floats(0, 2),
-        "off_after_s": st.floats(0, 2),
-        "cool_down_s": st.floats(0, 5),
+        "on_after_s": HUNDREDTHS,
+        "off_after_s": HUNDREDTHS,
+        "cool_down_s": HUNDREDTHS,
         "majority": st.integers(1, 6),
         "at_least": st.integers(1, 2),
     },
