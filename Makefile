@@ -64,7 +64,7 @@ lint: $(VENV)/.dev ## run ruff and mypy; codespell and Vale advise on spelling a
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 --follow-imports silent \
-		--exclude '^edgekit/(serve|device/releases|fleet/devices/remote)/' edgekit & windows=$$!; \
+		--exclude '^edgekit/(serve|device/(eim|live|releases)|fleet/devices/remote)/' edgekit & windows=$$!; \
 	$(BIN)/mypy; linux=$$?; wait $$windows && exit $$linux
 	@if test -x $(BIN)/codespell; then $(BIN)/codespell || echo "codespell: these words are advice, not errors"; fi
 	@if command -v vale >/dev/null; then vale --no-exit README.md CONTRIBUTING.md CHANGELOG.md docs || true; fi

@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import stat
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -56,6 +57,8 @@ def serve(path: str, bundle: str, stay: bool = False) -> None:
     RunnerError
         The bundle cannot be opened; the first client has received the text of the error.
     """
+    if sys.platform == "win32":
+        raise BackendError("eim needs Unix sockets, which Windows does not offer; run it in WSL 2 or on Linux")
     if not hasattr(socket, "AF_UNIX"):
         raise BackendError("Edge Impulse's protocol needs Unix sockets, which Windows' Python lacks; use WSL 2")
     with _ended_by_signals(), _listening(path) as listener:
