@@ -165,11 +165,12 @@ class BackgroundCall:
 class CallServer:
     """A child process that answers one call after another, so that large libraries are imported only once.
 
-    It is a context manager. If a call has no answer, the child is ended, and the next call starts another one.
+    It is a context manager. If a call has no answer, the child is ended, and the next call starts another one. What a
+    child prints is written to the file `log`.
     """
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        self._environment = environment
+    def __init__(self, log: Path, environment: Mapping[str, str] | None = None) -> None:
+        self._log, self._environment = log, environment
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> CallServer:
@@ -179,10 +180,9 @@ class CallServer:
         self._end()
 
     def call(self, function: str, arguments: Mapping[str, Any], folder: Path, timeout_s: float) -> Any:
-        """Return or raise the same as `call`. All output of the child is in the log of the call that started it."""
+        """Return or raise the same as `call`."""
         _prepare(function, arguments, folder)
         if self._process is None:
-            self._log = folder / LOG
             with open(self._log, "wb") as log:
                 self._process = start(
                     f"{__name__}:{answer_calls.__name__}",

@@ -28,6 +28,13 @@ def add(a, b):
 def refuse(module, name):
     raise getattr(__import__(module, fromlist=[name]), name)("we refuse")
 
+def pid():
+    return os.getpid()
+
+def crash():
+    print("the last words", flush=True)
+    os.abort()
+
 def fill_the_disk():
     raise OSError(28, "No space left on device", "/somewhere")
 """
@@ -224,6 +231,24 @@ def test_a_call_without_an_answer(
     with pytest.raises(subprocesses.ChildDied, match=words) as raised:
         subprocesses.call(function, {"code": code}, tmp_path, timeout_s)
     assert raised.value.ended.timed_out == late
+
+
+def test_a_server_answers_in_one_process_and_in_another_after_a_crash(module: str, tmp_path: Path) -> None:
+    with subprocesses.CallServer(tmp_path / "server.log") as server:
+        first, again = (server.call(f"{module}:pid", {}, tmp_path, 60) for _ in range(2))
+        assert first == again != os.getpid()
+        with pytest.raises(ConfigError, match="we refuse"):
+            server.call(f"{module}:refuse", {"module": "edgekit.core.errors", "name": "ConfigError"}, tmp_path, 60)
+        with pytest.raises(subprocesses.ChildDied, match="SIGABRT.*the last words"):
+            server.call(f"{module}:crash", {}, tmp_path, 60)
+        assert server.call(f"{module}:pid", {}, tmp_path, 60) != first
+
+
+def test_a_server_ends_a_call_that_takes_too_long(module: str, tmp_path: Path) -> None:
+    with subprocesses.CallServer(tmp_path / "server.log") as server:
+        with pytest.raises(subprocesses.ChildDied) as died:
+            server.call(f"{module}:does", {"code": "time.sleep(60)"}, tmp_path, 2)
+        assert died.value.ended.timed_out
 
 
 def test_notes_leave_out_a_line_that_was_torn(tmp_path: Path) -> None:

@@ -91,7 +91,8 @@ class FileProcess:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._home = tempfile.TemporaryDirectory(prefix="edgekit-file-")
-        self._server = subprocesses.CallServer({**subprocesses.QUIET_ENVIRONMENT, "TMPDIR": self._home.name})
+        environment = {**subprocesses.QUIET_ENVIRONMENT, "TMPDIR": self._home.name}
+        self._server = subprocesses.CallServer(Path(self._home.name, subprocesses.LOG), environment)
 
     def __enter__(self) -> FileProcess:
         return self
