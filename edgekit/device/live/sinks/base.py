@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from edgekit.device.live.sinks.disk_queue import DiskQueue
 from edgekit.device.live.types import Event
 from edgekit.runner.errors import InputError
 from edgekit.runner.files import make_folder
@@ -192,6 +193,42 @@ class ThreadSink(Sink):
                 self._changed.notify_all()
         with suppress(Exception):
             self._end()
+
+
+class QueueSink(Sink):
+    """A sink whose thread sends events from a queue on disk, in `folder`, of at most so many bytes."""
+
+    def __init__(self, name: str, folder: Path, queue_bytes: int) -> None:
+        self.name, self._folder, self._queue_bytes = name, folder, queue_bytes
+        self._wake, self._closing = threading.Event(), threading.Event()
+        self._queue: DiskQueue | None = None
+        self._thread: threading.Thread | None = None
+        self._state, self._problem, self._sent = "starting", "", 0
+
+    def start(self) -> None:
+        """Open the queue and start the thread that sends."""
+        self._queue = self._open_queue()
+        self._thread = threading.Thread(target=self._run, args=(self._queue,), name="edgerun sink", daemon=True)
+        self._thread.start()
+
+    def _open_queue(self) -> DiskQueue:
+        return DiskQueue(self._folder, self._queue_bytes, self._wake.set)
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Send what waits, at most for this long; the rest stays on disk for the next start."""
+        deadline = time.monotonic() + timeout_s
+        if self._thread and self._queue is not None:
+            while self.status().waiting and self._state != "retrying" and time.monotonic() < deadline:
+                time.sleep(0.01)
+            self._closing.set()
+            self._wake.set()
+            self._thread.join(max(0.5, deadline - time.monotonic()))
+            self._queue.close()
+        self._state = "ended"
+
+    @abstractmethod
+    def _run(self, queue: DiskQueue) -> None:
+        """Send events until `_closing` is set. Runs in the thread."""
 
 
 @dataclass

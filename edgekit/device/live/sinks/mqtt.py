@@ -43,7 +43,7 @@ from edgekit.device.live import credentials
 from edgekit.device.live.sinks import home_assistant
 from edgekit.device.live.sinks.base import (
     Backoff,
-    Sink,
+    QueueSink,
     SinkContext,
     SinkStatus,
     UnreachableError,
@@ -140,24 +140,19 @@ def open(address: str, options: Mapping[str, Any], context: SinkContext) -> Mqtt
     )
 
 
-class Mqtt(Sink):
+class Mqtt(QueueSink):
     """Publishes events from a queue on disk. `discovery` is the prefix of Home Assistant's topics, or empty."""
 
     def __init__(
         self, settings: Settings, context: SinkContext, queue_bytes: int = MOST_BYTES, discovery: str = ""
     ) -> None:
-        self.name, self._settings, self._context = settings.name, settings, context
-        self._queue_bytes, self._discovery = queue_bytes, discovery
         key = zlib.crc32(f"{settings.host}:{settings.port}/{settings.prefix}".encode())
-        self._folder = context.home / f"mqtt-{key:08x}"
+        super().__init__(settings.name, context.home / f"mqtt-{key:08x}", queue_bytes)
+        self._settings, self._context, self._discovery = settings, context, discovery
         self._client_id = f"edgekit-{context.device_id}-{key:08x}"
         self._topics = Topics(settings.prefix, context.device_id)
-        self._wake, self._closing = threading.Event(), threading.Event()
-        self._queue: DiskQueue | None = None
         self._pictures: dict[str, bytes] = {}
-        self._state, self._problem = "starting", ""
-        self._sent = self._counted = self._acknowledged = 0
-        self._thread: threading.Thread | None = None
+        self._counted = self._acknowledged = 0
 
     def check(self) -> None:
         """Connect once. Raises UnreachableError without an answer, and InputError if the broker or TLS refuses."""
@@ -168,13 +163,11 @@ class Mqtt(Sink):
         finally:
             connection.close()
 
-    def start(self) -> None:
-        """Open the queue and start the thread that publishes."""
-        self._queue = DiskQueue(self._folder, self._queue_bytes, self._wake.set)
+    def _open_queue(self) -> DiskQueue:
+        queue = super()._open_queue()
         if self._discovery:
-            self._queue.put(RESET)
-        self._thread = threading.Thread(target=self._run, args=(self._queue,), name="edgerun mqtt", daemon=True)
-        self._thread.start()
+            queue.put(RESET)
+        return queue
 
     def status(self) -> SinkStatus:
         """Return what the sink is doing. Records that the broker has do not count as waiting."""
@@ -183,18 +176,6 @@ class Mqtt(Sink):
             return SinkStatus(self._state, 0, 0, 0)
         waiting = max(0, len(queue) - self._acknowledged)
         return SinkStatus(self._state, self._sent, waiting, queue.dropped, self._problem or queue.problem)
-
-    def close(self, timeout_s: float = 5.0) -> None:
-        """Publish what waits, at most for this long; the rest stays on disk for the next start."""
-        deadline = time.monotonic() + timeout_s
-        if self._thread and self._queue is not None:
-            while self.status().waiting and self._state != "retrying" and time.monotonic() < deadline:
-                time.sleep(0.01)
-            self._closing.set()
-            self._wake.set()
-            self._thread.join(max(0.5, deadline - time.monotonic()))
-            self._queue.close()
-        self._state = "ended"
 
     def _put(self, event: Event, picture: bytes | None) -> None:
         assert self._queue is not None, "start() comes first"

@@ -32,7 +32,7 @@ import edgekit
 from edgekit.device.live import credentials
 from edgekit.device.live.sinks.base import (
     Backoff,
-    Sink,
+    QueueSink,
     SinkContext,
     SinkStatus,
     check_folder,
@@ -104,20 +104,16 @@ def open(address: str, options: Mapping[str, Any], context: SinkContext) -> Webh
     return Webhook(settings, context, flag_option(options, "picture", where), queue_bytes)
 
 
-class Webhook(Sink):
+class Webhook(QueueSink):
     """Sends events from a queue on disk. With `has_picture`, bodies have the JPEG file as base64 in `picture`."""
 
     def __init__(
         self, settings: Settings, context: SinkContext, has_picture: bool = False, queue_bytes: int = MOST_BYTES
     ) -> None:
-        self.name, self._settings, self._context = settings.name, settings, context
-        self._has_picture, self._queue_bytes = has_picture, queue_bytes
-        self._folder = context.home / f"webhook-{zlib.crc32(f'{settings.name} {settings.target}'.encode()):08x}"
-        self._wake, self._closing = threading.Event(), threading.Event()
-        self._queue: DiskQueue | None = None
-        self._thread: threading.Thread | None = None
-        self._state, self._problem = "starting", ""
-        self._sent = self._refused = 0
+        key = zlib.crc32(f"{settings.name} {settings.target}".encode())
+        super().__init__(settings.name, context.home / f"webhook-{key:08x}", queue_bytes)
+        self._settings, self._context, self._has_picture = settings, context, has_picture
+        self._refused = 0
 
     def check(self) -> None:
         """Connect without sending anything. Whether the server takes the secret shows only with the first event."""
@@ -130,13 +126,6 @@ class Webhook(Sink):
         finally:
             connection.close()
 
-    def start(self) -> None:
-        """Open the queue and start the thread that sends."""
-        self._queue = DiskQueue(self._folder, self._queue_bytes, self._wake.set)
-        self._thread = threading.Thread(target=self._run, args=(self._queue,), name="edgerun webhook", daemon=True)
-        self._thread.start()
-        self._state = "running"
-
     def status(self) -> SinkStatus:
         """Return what the sink is doing."""
         queue = self._queue
@@ -144,18 +133,6 @@ class Webhook(Sink):
             return SinkStatus(self._state, 0, 0, 0)
         failed = self._refused + queue.dropped
         return SinkStatus(self._state, self._sent, len(queue), failed, self._problem or queue.problem)
-
-    def close(self, timeout_s: float = 5.0) -> None:
-        """Send what waits, at most for this long; the rest stays on disk for the next start."""
-        deadline = time.monotonic() + timeout_s
-        if self._thread and self._queue is not None:
-            while len(self._queue) and self._state == "running" and time.monotonic() < deadline:
-                time.sleep(0.01)
-            self._closing.set()
-            self._wake.set()
-            self._thread.join(max(0.5, deadline - time.monotonic()))
-            self._queue.close()
-        self._state = "ended"
 
     def _put(self, event: Event, picture: bytes | None) -> None:
         assert self._queue is not None, "start() comes first"
@@ -167,6 +144,7 @@ class Webhook(Sink):
     def _run(self, queue: DiskQueue) -> None:
         """Send one event after the other until the sink is closed. Runs in the thread."""
         backoff, begun, tried = Backoff(*PAUSES_S), 0.0, 0
+        self._state = "running"
         while not self._closing.is_set():
             record = queue.after(0)
             if record is None:
