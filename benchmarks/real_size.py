@@ -70,9 +70,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.calls, options.starts = 10, 100, 1
-    networks = _chosen(options.networks, QUICK if options.quick else tuple(NETWORKS))
-    sizes = [int(size) for size in _chosen(options.sizes, SIZES[:1] if options.quick else SIZES)]
-    files = (_chosen(options.targets, TARGETS), _chosen(options.precisions, PRECISIONS))
+    networks = chosen(options.networks, QUICK if options.quick else tuple(NETWORKS))
+    sizes = [int(size) for size in chosen(options.sizes, SIZES[:1] if options.quick else SIZES)]
+    files = (chosen(options.targets, TARGETS), chosen(options.precisions, PRECISIONS))
     if unknown := set(networks) - set(NETWORKS):
         parser.error(f"--networks: {', '.join(sorted(unknown))}: unknown; use some of {', '.join(NETWORKS)}")
     facts = harness.machine_conditions()
@@ -178,7 +178,8 @@ def _task(network: str) -> str:
     return "detection" if network.startswith("detector") else "classification"
 
 
-def _chosen(option: str | None, default: Sequence[str]) -> list[str]:
+def chosen(option: str | None, default: Sequence[str]) -> list[str]:
+    """Return the names in an option, or all of the default."""
     return list(default) if option is None else option.split(",")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,7 +92,9 @@ class Device:
     python: Path
     cache: Path
 
-    def run(self, *arguments: object, timeout_s: int = 300) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: object, timeout_s: int = 300, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Its Python on these arguments."""
         kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
         added = {
@@ -106,6 +109,6 @@ class Device:
             text=True,
             timeout=timeout_s,
             cwd=self.cache,
-            env={**kept, **added},
+            env={**kept, **added, **(environment or {})},
             check=False,
         )
