@@ -30,7 +30,7 @@ from edgekit.training.data_parallel.coordinator import ShardCoordinator
 from edgekit.training.data_parallel.division import threads_per_shard
 from edgekit.training.data_parallel.session import check_positives, open_coordinator
 from edgekit.training.objective import Distillation, LabelObjective, objective
-from edgekit.training.predict import EVALUATION_BATCH, Inputs, Steps, outputs_of, pick_device, to_device, to_input
+from edgekit.training.predict import EVALUATION_BATCH, Inputs, Steps, move, outputs_of, pick_device, to_device, to_input
 from edgekit.training.torch_settings import computing_in, reproducible
 from edgekit.training.transfer import Backbone
 
@@ -358,7 +358,7 @@ class _Loop:
         """Compute the gradient of a batch, the `number`th of the training, and return its loss."""
         if self.coordinator is not None:
             return self.coordinator.gradient(inputs, labels, number)
-        x, y = to_device(self.device, inputs), torch.from_numpy(labels).to(self.device)
+        x, y = to_device(self.device, inputs), move(torch.from_numpy(labels), self.device)
         loss = self.objective.loss(self.module, x, y)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()

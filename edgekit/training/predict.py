@@ -142,7 +142,12 @@ def tensor(raw: np.ndarray, preprocess: Steps, device: torch.device) -> Tensor:
 def to_device(device: torch.device, prepared: np.ndarray) -> Tensor:
     """Put preprocessed samples on `device`, in the network's order of axes."""
     # the transposed view is channels_last in torch's terms; only read-only memory maps are copied here
-    return torch.from_numpy(np.require(to_input(prepared), requirements="W")).to(device)
+    return move(torch.from_numpy(np.require(to_input(prepared), requirements="W")), device)
+
+
+def move(values: Tensor, device: torch.device) -> Tensor:
+    """Return the tensor on `device`. It goes to a GPU from pinned memory, so that the processor need not wait."""
+    return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values.to(device)
 
 
 def outputs_of(module: nn.Module, samples: Inputs, device: torch.device, batch: int) -> np.ndarray:

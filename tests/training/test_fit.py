@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from edgekit.core.config import TrainOptions
+from edgekit.core.config import TrainingOptions, TrainOptions
 from edgekit.core.errors import ConfigError, ModelError
 from edgekit.data import Data, Split
 from edgekit.models.conv1d import conv1d
@@ -13,6 +13,7 @@ from edgekit.training.fit import fit
 from edgekit.training.losses import hints, soft_targets
 from edgekit.training.objective import Distillation
 from edgekit.training.predict import evaluate, logits, pick_device
+from tests import requirements
 
 SCALE = [{"step": "scale", "factor": 1 / 255}]
 
@@ -262,6 +263,17 @@ def test_read_only_vectors_need_no_preprocess(vectors):
         split.x.setflags(write=False)
         split.y.setflags(write=False)
     train(perceptron(), vectors, options=options(1))
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_gpu_trains_in_both_precisions_and_gives_the_network_back(images: Data, precision: str):
+    requirements.condition(torch.cuda.is_available(), "a GPU with CUDA", required_in_ci=False)
+    module = convolutions()
+    training = TrainingOptions(precision=precision)
+    history = fit(module, images, SCALE, options(15), seed=0, device="cuda", threads=1, training=training)
+    assert {parameter.device.type for parameter in module.parameters()} == {"cpu"}
+    assert {parameter.dtype for parameter in module.parameters()} == {torch.float32}
+    assert history.best.validation_accuracy > 0.9
 
 
 def test_an_absent_device_is_explained():
