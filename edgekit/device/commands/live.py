@@ -154,6 +154,8 @@ def _config(options: argparse.Namespace) -> LiveConfig:
     )
     config = configs.read(options.config) if options.config else configs.LiveConfig()
     merged = configs.merge(config, more)
+    if options.no_trial and merged.parallel is None:
+        merged = replace(merged, parallel=1)
     return merged if options.stall_after is None else replace(merged, stall_s=max(0.1, options.stall_after))
 
 
@@ -188,6 +190,10 @@ def _describe(session: Session) -> str:
         for model in session.models.values()
     )
     text = f"{models} on {', '.join(each.name for each in session.config.sources)}"
+    if len(session.copies) > 1:
+        text += f"; {len(session.copies)} frames at once"
+        if session.copies.gain is not None:
+            text += f", which answers {session.copies.gain:.1f} times as many"
     if session.page:
         text += f"; page: {session.page.url}"
         if session.page.token_path:

@@ -25,6 +25,7 @@ PATH_SCHEMES = ("file", "csv", "jsonl", "folder")
 """Schemes that a path follows."""
 LOOPBACK = "127.0.0.1"
 DEFAULT_STALL_S = 30.0
+MOST_PARALLEL = 16
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,8 @@ class LiveConfig:
     keep: str | None = None
     record: str | None = None
     stall_s: float = DEFAULT_STALL_S
+    parallel: int | None = None
+    """How many frames to answer at once (`edgekit.device.live.copies`). Measured if None."""
     folder: str = "."
     """The folder of the file, to which its paths are relative."""
 
@@ -134,13 +137,16 @@ def from_dict(content: Any, folder: str = ".") -> LiveConfig:
     InputError
         A key or value is wrong.
     """
-    keys = ("model", "models", "sources", "rules", "sinks", "page", "keep", "record", "stall_s")
+    keys = ("model", "models", "sources", "rules", "sinks", "page", "keep", "record", "stall_s", "parallel")
     given = check_keys(content, keys, "the configuration")
     if "model" in given and "models" in given:
         raise InputError("model and models: got both; write one of them")
     stall_s = given.get("stall_s", DEFAULT_STALL_S)
     if isinstance(stall_s, bool) or not isinstance(stall_s, (int, float)) or not 1 <= stall_s <= 3600:
         raise InputError(f"stall_s: got {stall_s!r}; use a number of seconds from 1 to 3600")
+    parallel = given.get("parallel")
+    if parallel is not None and (type(parallel) is not int or not 1 <= parallel <= MOST_PARALLEL):
+        raise InputError(f"parallel: got {_kind(parallel)}; use a number of frames from 1 to {MOST_PARALLEL}")
     paths = {key: _path(given[key], key, folder) for key in ("keep", "record") if given.get(key) is not None}
     return LiveConfig(
         models=_models(given.get("model", given.get("models")), folder),
@@ -149,6 +155,7 @@ def from_dict(content: Any, folder: str = ".") -> LiveConfig:
         sinks=_sinks(given.get("sinks"), folder),
         page=None if given.get("page") is None else _page(given["page"], folder),
         stall_s=float(stall_s),
+        parallel=parallel,
         folder=folder,
         **paths,
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgekit.device.hardware import health
 from edgekit.device.live import config as configs
-from edgekit.device.live import recording, sinks, sources
+from edgekit.device.live import copies, recording, sinks, sources
 from edgekit.device.live.engine import KINDS, Engine, Lane
 from edgekit.device.live.feeds import Feed
 from edgekit.device.live.outbox import Outbox
@@ -93,6 +93,7 @@ class Session:
         config, models = self.config, self.models
         self.rules = {name: self._rules(name, model) for name, model in models.items()}
         pairs = self._pairs()
+        self.copies = copies.choose(list(models.values()), len(config.sources), config.parallel)
         self._sinks = [self._open_sink(each) for each in config.sinks]
         opened = {each.name: self._open_source(each, pairs[each.name]) for each in config.sources}
         self._closing += [source.close for source in opened.values()]
@@ -110,7 +111,7 @@ class Session:
         self._shown = {source: [lane for lane in lanes if lane.source == source] for source in opened}
         self._recorder = Recorder(config.record) if config.record else None
         self.page = self._open_page() if config.page else None
-        self.engine = Engine(feeds, lanes, self._answered, self.report)
+        self.engine = Engine(feeds, lanes, self._answered, self.report, self.copies)
         self._has_rules = bool(config.rules)
 
     def run(self, frames: int | None = None) -> None:
