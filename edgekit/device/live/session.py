@@ -20,13 +20,14 @@ from edgekit.device.live.outbox import Outbox
 from edgekit.device.live.page import Page, Picture
 from edgekit.device.live.pictures import Painter, encode_jpeg
 from edgekit.device.live.rules import Rules
+from edgekit.device.live.sinks import clips
 from edgekit.device.live.summary import summary
 from edgekit.runner import device_home
 from edgekit.runner.errors import InputError, ResourceError
 
 if TYPE_CHECKING:
     from edgekit.device.live.sinks import Sink
-    from edgekit.device.live.types import Answer, Event
+    from edgekit.device.live.types import Answer, Event, Frame
     from edgekit.device.monitor.uncertain import UncertainSamples
     from edgekit.runner.model import Model
 
@@ -36,7 +37,7 @@ STOP_S = 1.5
 """A model's call that lasts this long after `stop` is not waited for."""
 CLOSE_S, LAST_EVENTS_S = 0.5, 5.0
 """Time for each part to close, and for the sinks to deliver what is left once the sources have ended by themselves."""
-EVENTS_WAITING, LINES_WAITING, ANSWERS_WAITING = 256, 1000, 10_000
+EVENTS_WAITING, LINES_WAITING, ANSWERS_WAITING, PICTURES_WAITING = 256, 1000, 10_000, 8
 VERDICT_S = 10.0
 """The verdict of a monitor is derived this often while somebody looks at the page."""
 MOST_RECORD_BYTES = 2 << 30
@@ -120,6 +121,9 @@ class Session:
         self._events = Outbox("events", self._deliver, EVENTS_WAITING)
         for sink in self._sinks:
             sink.start()
+        self._filming = [sink for sink in self._sinks if sink.clip_s]
+        self._films = Outbox("clips", self._film, PICTURES_WAITING)
+        self._filmed: dict[str, float] = {}
         if self.page:
             self.page.start()
         watching = threading.Thread(target=self._watch, name="edgerun watching", daemon=True)
@@ -158,6 +162,7 @@ class Session:
         self.engine.close(CLOSE_S)
         self._events.close(sinks_s)
         self._lines.close(sinks_s)
+        self._films.close(CLOSE_S)
         closing = [threading.Thread(target=sink.close, args=(sinks_s,), daemon=True) for sink in self._sinks]
         for thread in closing:
             thread.start()
@@ -264,6 +269,8 @@ class Session:
     def _answered(self, lane: Lane, answer: Answer, events: list[Event]) -> None:
         if self._recorder:
             self._recorder.add(answer)
+        if self._filming and lane.shown is not None:
+            self._add_to_films(lane.shown.frame)
         if events:
             self._events.put((lane.source, lane.shown, self.names[id(lane.model)], events))
             for event in events:
@@ -273,6 +280,22 @@ class Session:
             if self._headlines.get(id(lane)) != headline:
                 self._headlines[id(lane)] = headline
                 self._lines.put((answer, headline))
+
+    def _add_to_films(self, frame: Frame) -> None:
+        """Pass a picture on to the sinks that make films, at most `clips.RATE` times a second."""
+        last_s = self._filmed.get(frame.source, float("-inf"))
+        if self._kind(self._shown[frame.source]) == "picture" and not 0 <= frame.time_s - last_s < 0.9 / clips.RATE:
+            self._filmed[frame.source] = frame.time_s
+            self._films.put(frame)
+
+    def _film(self, frame: Frame) -> None:
+        try:
+            picture = encode_jpeg(frame.data)
+        except Exception as error:  # the films go on without it
+            self._report_once("clips", f"a picture cannot be encoded: {type(error).__name__}: {error}")
+            return
+        for sink in self._filming:
+            sink.add_picture(frame.source, frame.time_s, picture)
 
     def _print(self, item: Any) -> None:
         if isinstance(item, tuple):

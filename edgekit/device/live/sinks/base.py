@@ -90,6 +90,8 @@ class Sink(ABC):
 
     name: str
     only: Filter = Filter()
+    clip_s = 0.0
+    """For how many seconds around an event the sink takes pictures (`add_picture`)."""
 
     @abstractmethod
     def check(self) -> None:
@@ -103,6 +105,9 @@ class Sink(ABC):
         """Queue an event with the JPEG file of its picture. Never waits."""
         if self.only.takes(event):
             self._put(event, picture)
+
+    def add_picture(self, source: str, time_s: float, picture: bytes) -> None:  # noqa: B027
+        """Take a JPEG file of what a source sees. It may wait; pictures come from one thread."""
 
     @abstractmethod
     def status(self) -> SinkStatus:
