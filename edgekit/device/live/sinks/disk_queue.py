@@ -188,11 +188,11 @@ class DiskQueue:
         while len(data) - offset >= HEADER.size:
             sequence, length, checksum = HEADER.unpack_from(data, offset)
             record = data[offset + HEADER.size : offset + HEADER.size + length]
-            if len(record) < length or zlib.crc32(record, sequence & 0xFFFFFFFF) != checksum or sequence <= self._next:
+            if len(record) < length or zlib.crc32(record, sequence & 0xFFFFFFFF) != checksum:
                 break
-            if sequence > self._done:
+            if sequence > max(self._done, self._next):  # the end of a file that is torn may be in the next one, too
                 self._add(sequence, record)
-            self._next, offset = sequence, offset + HEADER.size + length
+            self._next, offset = max(sequence, self._next), offset + HEADER.size + length
         self._segments.append(_Segment(path, self._next, len(data)))
         if self._next <= self._done:
             self._remove_oldest()

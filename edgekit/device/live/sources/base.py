@@ -223,7 +223,7 @@ class Source(ABC):
                         now_s = time.monotonic()
                         if now_s < due_s - period_s / 4:
                             continue
-                        due_s = max(due_s + period_s, now_s)
+                        due_s = max(due_s, now_s - period_s / 2) + period_s  # none follows a late one at once
                     self._buffer.put(self._oriented(data))
                     self._ready.set()
             except InputError as error:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,12 @@ class Broker:
     def start(self) -> None:
         command = [self.mosquitto, "-c", str(self.folder / "mosquitto.conf")]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(0.5)
+        deadline = time.monotonic() + 40
+        while self.process.poll() is None and time.monotonic() < deadline:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return
+            time.sleep(0.02)
+        raise AssertionError("mosquitto does not listen")
 
     def stop(self) -> None:
         self.process.kill()
@@ -71,7 +78,7 @@ def test_rows_and_a_broker_that_is_killed(broker: Broker, monkeypatch: pytest.Mo
     broker.start()
     returned_s = time.monotonic()
     while source.status().frames == 3:
-        assert time.monotonic() - returned_s < 5.0
+        assert time.monotonic() - returned_s < 10.0, "five seconds, but for what else the machine does"
         broker.publish("7 8")
         time.sleep(0.1)
     status = source.status()
