@@ -10,6 +10,7 @@ import ipaddress
 import json
 import os
 import re
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -94,6 +95,8 @@ def read(path: str) -> LiveConfig:
     InputError
         It cannot be read, is neither YAML nor JSON, or has a wrong key or value.
     """
+    if path.endswith(".edge.zip"):
+        raise InputError(f"--config: got {path}, which is a bundle; name it without --config")
     try:
         with open(path, "rb") as stream:
             data = stream.read(MOST_BYTES + 1)
@@ -185,15 +188,23 @@ def check(config: LiveConfig) -> None:
             "configuration"
         )
     names = [each.name for each in config.models]
-    if config.record and len(names) > 1:
-        raise InputError(
-            f"record: there are {len(names)} models, and a recording has the answers of one; run one for each"
-        )
     _check_unique([each.name for each in config.sources], "sources")
     for source in config.sources:
         for name in source.models:
             if name not in names:
                 raise InputError(f"sources.{source.name}.model: got {name!r}{suggestion(name, names)}")
+    check_rule_models(config)
+
+
+def rules_of(config: LiveConfig, name: str) -> list[dict[str, Any]]:
+    """Return the options of the rules of a model, without its name."""
+    chosen = [rule for rule in config.rules if rule.get("model", name) == name]
+    return [{key: value for key, value in rule.items() if key != "model"} for rule in chosen]
+
+
+def check_rule_models(config: LiveConfig) -> None:
+    """Raise InputError unless every rule belongs to a model."""
+    names = [each.name for each in config.models]
     for rule in config.rules:
         chosen = rule.get("model")
         if chosen is not None and chosen not in names:
@@ -229,6 +240,17 @@ def parse_rule(words: Sequence[str], number: int) -> dict[str, Any]:
         except ValueError:
             rule[key] = value
     return _with_text_labels(rule)
+
+
+def check_bundle(path: str) -> None:
+    """Raise InputError for an argument that stands in a bundle's place and is a film, a folder or an address."""
+    if path == "current" or path.endswith(".edge.zip"):
+        return
+    is_address = SCHEME.match(path) is not None and not os.path.exists(path)
+    if is_address or os.path.isdir(path) or (os.path.isfile(path) and not zipfile.is_zipfile(path)):
+        from edgekit.device.live.sources.address import hide
+
+        raise InputError(f"{hide(path)}: not a bundle; to answer what it shows, put --from before it")
 
 
 def parse_page(text: str, token_file: str | None = None) -> PageConfig:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -177,12 +178,8 @@ class Session:
         self.close()
 
     def _rules(self, name: str, model: Model) -> Rules:
-        chosen = [rule for rule in self.config.rules if rule.get("model", name) == name]
-        plain = [{key: value for key, value in rule.items() if key != "model"} for rule in chosen]
-        manifest = model.manifest
-        return Rules.from_config(
-            plain, manifest.labels, manifest.task, sources=[each.name for each in self.config.sources]
-        )
+        manifest, sources = model.manifest, [each.name for each in self.config.sources]
+        return Rules.from_config(configs.rules_of(self.config, name), manifest.labels, manifest.task, sources=sources)
 
     def _pairs(self) -> dict[str, list[str]]:
         """Return the names of the models that answer each source."""
@@ -268,7 +265,8 @@ class Session:
 
     def _answered(self, lane: Lane, answer: Answer, events: list[Event]) -> None:
         if self._recorder:
-            self._recorder.add(answer)
+            name = self.names[id(lane.model)] if len(self.models) > 1 else ""
+            self._recorder.add(replace(answer, model=name))
         if self._filming and lane.shown is not None:
             self._add_to_films(lane.shown.frame)
         if events:

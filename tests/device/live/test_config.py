@@ -76,7 +76,6 @@ def test_what_is_wrong_is_named(content: Any, message: str) -> None:
             {"models": {"a": "1", "b": "2"}, "sources": SOURCES, "rules": {"r": {"label": "x"}}},
             "add model: one of a, b",
         ),
-        ({"models": ["a", "b"], "sources": SOURCES, "record": "r.jsonl"}, "a recording has the answers of one"),
         ({"model": "a", "sources": {"d": {"from": "x", "model": "b"}}}, "sources.d.model: got 'b'; use one of a"),
     ],
 )

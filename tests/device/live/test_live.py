@@ -11,9 +11,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from edgekit.runner import cli
 from tests.device.live import films
 from tests.device.live.running import COMMAND, Live, environment, run
 from tests.device.releases.device import Device
@@ -84,10 +86,13 @@ rules:
   grey: {{label: grey, model: greys}}
 """
     )
-    done = run(home, "--config", config, "--json")
+    record = tmp_path / "answers.jsonl"
+    done = run(home, "--config", config, "--record", record, "--json")
     assert done.returncode == 0, done.stderr
     first = {(each["rule"], each["source"]) for each in events(done.stdout) if each["kind"] == "on"}
     assert first == {("red", "left"), ("red", "right"), ("grey", "left")}
+    again = run(home, "--config", config, "--replay", record, "--json")
+    assert (sorted(again.stdout.splitlines()), again.stderr) == (sorted(done.stdout.splitlines()), "")
 
 
 BAD = {
@@ -114,24 +119,47 @@ BAD = {
     "replay": (["{bundle}", "--replay", "{film}", "--rule", "label=red"], "not JSON"),
     "two models": (["{bundle}", "{bundle}", "--from", "{film}", "--rule", "label=red"], "add model: one of"),
     "key": (["--config", "{config}"], "sources.door: unknown key 'rat'; did you mean rate?"),
+    "film as a bundle": (["{bundle}", "{film}"], "red.mp4: not a bundle; to answer what it shows, put --from"),
+    "address as a bundle": (["{bundle}", "rtsp://joe:s3cret@door/x"], "rtsp://***@door/x: not a bundle"),
+    "bundle as a configuration": (["--config", "{bundle}"], "which is a bundle; name it without --config"),
+    "number": (["{bundle}", "--from", "0"], "from: got '0'; for a USB camera use v4l2:/dev/video0"),
+    "rule of the file": (["--config", "{rule}"], "live-rule.json: rules.seen.label: got 'rde'"),
+    "sink of the file": (["--config", "{sink}"], "live-sink.json: sink: got the scheme 'mqqt'"),
+    "other rule": (["--config", "{good}", "--rule", "label=rde"], "edgerun: rules.rule-1.label: got 'rde'"),
+    "other source": (
+        ["--config", "{good}", "--rule", "label=red", "sources=dor"], "rules.rule-1.sources: got 'dor'; there is no",
+    ),
+    "authority": (
+        ["--config", "{authority}"], "ca_file: only mqtts:// takes one; leave it out",
+    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_input_is_one_line(name: str, colours: Path, film: Path, home: Path, tmp_path: Path) -> None:
-    taken = socket.socket()
-    taken.bind(("127.0.0.1", 0))
-    taken.listen()
-    config, short = tmp_path / "live.json", tmp_path / "token"
-    config.write_text(json.dumps({"model": str(colours), "sources": {"door": {"from": str(film), "rat": 5}}}))
-    short.write_text("0123456789")
-    values = {"bundle": colours, "film": film, "config": config, "short": short, "port": taken.getsockname()[1]}
+def test_bad_input_is_one_line(
+    name: str, colours: Path, film: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    taken = socket.create_server(("127.0.0.1", 0))
+    (tmp_path / "token").write_text("0123456789")
+    values = {"bundle": colours, "film": film, "short": tmp_path / "token", "port": taken.getsockname()[1]}
+    content: dict[str, Any] = {"model": str(colours), "sources": {"door": str(film)}}
+    for part, more in {
+        "config": {"sources": {"door": {"from": str(film), "rat": 5}}},
+        "good": {},
+        "rule": {"rules": {"seen": {"label": "rde"}}},
+        "sink": {"sinks": ["mqqt://broker/x"]},
+        "authority": {"sources": {"door": {"from": "http://camera/x", "ca_file": "ca.pem"}}},
+    }.items():
+        values[part] = tmp_path / f"live-{part}.json"
+        values[part].write_text(json.dumps({**content, **more}))
     words, message = BAD[name]
-    done = run(home, *(word.format(**values) for word in words))
+    monkeypatch.setenv("EDGERUN_HOME", str(home))
+    code = cli.main(["live", *(word.format(**values) for word in words), "--no-trial"])
     taken.close()
-    assert done.returncode == (7 if name == "record" else 4)
-    assert len(done.stderr.splitlines()) == 1 and message in done.stderr, done.stderr
-    assert done.stdout == ""
+    out, said = capfd.readouterr()
+    assert code == (7 if name == "record" else 4), said
+    assert len(said.splitlines()) == 1 and message in said, said
+    assert out == ""
 
 
 def test_a_film_that_breaks_is_an_error(colours: Path, film: Path, live: Callable[..., Live]) -> None:

@@ -265,7 +265,7 @@ def test_it_says_whether_the_model_is_still_right(
     watched = with_reference(Path(shutil.copy(colours, tmp_path)), samples)
     run = live(watched, "--from", film, "--loop", "--page", "0", "--watch")
     open_page(browser, f"http://127.0.0.1:{run.port}/")
-    until(browser, "document.getElementById('health').textContent.startsWith('still right? early')")
+    until(browser, "document.getElementById('health').textContent.startsWith('still right? too early to say')")
     assert run.stop()[0] == 0
     assert "edgerun: still right? " in run.said[-1]
 
