@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +26,13 @@ from tests.report.html.browser import Browser
 
 RULE = ("--rule", "name=seen", "label=red", "threshold=0.6")
 TOKEN = "correct-horse-battery"
+HANGS_AFTER_2_S = """
+import sys
+from edgekit.device.live import page
+from edgekit.runner.cli import main
+page.HUNG_S = 2.0
+sys.exit(main())
+"""
 
 
 @pytest.fixture
@@ -228,7 +236,9 @@ def test_a_killed_page_comes_back_and_the_model_goes_on(running: Live) -> None:
     assert [line for line in running.said if "its process ended" in line]
 
 
-def test_a_page_that_hangs_does_not_stop_the_model(running: Live) -> None:
+def test_a_page_that_hangs_does_not_stop_the_model(colours: Path, film: Path, live: Callable[..., Live]) -> None:
+    command = (sys.executable, "-c", HANGS_AFTER_2_S, "live")
+    running = live(colours, "--from", f"door={film}", "--loop", "--page", "0", *RULE, command=command)
     running.until(running.state)
     viewing = pictures(running.port)
     next(viewing)

@@ -14,6 +14,7 @@ import pytest
 
 from edgekit.runner.errors import InputError
 from tests import requirements
+from tests.device.live.sinks.test_mqtt import make_certificates
 from tests.device.live.sources import cameras
 
 pytestmark = [pytest.mark.needs(program="mosquitto"), pytest.mark.needs(package="paho")]
@@ -22,14 +23,14 @@ pytestmark = [pytest.mark.needs(program="mosquitto"), pytest.mark.needs(package=
 class Broker:
     """mosquitto on a port that stays the same, for the user joe alone."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, more: str = "") -> None:
         self.port, self.folder = cameras.free_port(), folder
         self.mosquitto = requirements.program("mosquitto")
         passwords = folder / "passwords"
         passwords.touch()
         command = ["mosquitto_passwd", "-b", str(passwords), "joe", "p@ss"]
         subprocess.run([requirements.program("mosquitto_passwd"), *command[1:]], check=True, capture_output=True)
-        config = f"listener {self.port} 127.0.0.1\nallow_anonymous false\npassword_file {passwords}\nuser root\n"
+        config = f"listener {self.port} 127.0.0.1\nallow_anonymous false\npassword_file {passwords}\nuser root\n{more}"
         (folder / "mosquitto.conf").write_text(config)
         self.start()
 
@@ -101,6 +102,32 @@ def test_pictures(broker: Broker) -> None:
     assert frame.data.shape == (30, 40, 3)
     assert cameras.grey_of(frame) == 77
     assert "a message of 10 bytes is no picture" in status.detail
+
+
+def test_tls_with_a_certificate_of_ones_own(tmp_path: Path) -> None:
+    make_certificates(tmp_path)
+    port = cameras.free_port()
+    files = f"cafile {tmp_path}/ca.pem\ncertfile {tmp_path}/server.pem\nkeyfile {tmp_path}/server.key\n"
+    broker = Broker(tmp_path, f"listener {port} localhost\nallow_anonymous true\n{files}")
+    try:
+        address = f"mqtts://joe:p%40ss@localhost:{port}/hall/+"
+        source = cameras.source_of(address, cameras.VECTOR, ca_file=str(tmp_path / "ca.pem"))
+        source.check()
+        broker.publish("1,2")
+        assert cameras.frames_of(source, 1)[0].data.tolist() == [1.0, 2.0]
+        source.close()
+        for ca_file, expected in (
+            ("", "certificate verify failed"),
+            (str(tmp_path / "none.pem"), "ca_file: .*none.pem: No such file"),
+            (str(tmp_path / "names"), "ca_file: .*names: .*; name a file in PEM format"),
+        ):
+            with pytest.raises(InputError, match=expected) as caught:
+                cameras.source_of(address, cameras.VECTOR, ca_file=ca_file).check()
+            assert "\n" not in str(caught.value)
+    finally:
+        broker.stop()
+    with pytest.raises(InputError, match="ca_file: only mqtts:// takes one"):
+        cameras.source_of("mqtt://broker/x", cameras.VECTOR, ca_file="ca.pem")
 
 
 def test_bad_input_is_one_line(broker: Broker) -> None:
