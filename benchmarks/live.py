@@ -123,11 +123,13 @@ def print_latency(model: Model, film: Path, rate: int, rounds: int, seconds: flo
     for _ in range(rounds):
         with _running(model, film) as (session, rows):
             time.sleep(seconds)
+            while len(rows) < 2 * WARMUP:  # on a busy machine
+                time.sleep(0.1)
             session.stop()
         parts += rows[WARMUP:]
         live_ms += [sum(row) for row in rows[WARMUP:]]
         sample = raw_frames.fit_frame(frame, model.manifest.raw)
-        for number in range(int(rate * seconds)):
+        for number in range(max(int(rate * seconds), 2 * WARMUP)):
             spent = _call_ms(model, sample)
             calls_ms += [spent] if number >= WARMUP else []
             time.sleep(max(0.0, 1 / rate - spent / 1000))
