@@ -81,8 +81,8 @@ class LiveConfig:
     keep: str | None = None
     record: str | None = None
     stall_s: float = DEFAULT_STALL_S
-    parallel: int | None = None
-    """How many frames to answer at once (`edgekit.device.live.copies`). Measured if None."""
+    parallel: int | None = 1
+    """How many frames to answer at once (`edgekit.device.live.copies`); None, which is `auto` in a file, measures."""
     folder: str = "."
     """The folder of the file, to which its paths are relative."""
 
@@ -147,9 +147,9 @@ def from_dict(content: Any, folder: str = ".") -> LiveConfig:
     stall_s = given.get("stall_s", DEFAULT_STALL_S)
     if isinstance(stall_s, bool) or not isinstance(stall_s, (int, float)) or not 1 <= stall_s <= 3600:
         raise InputError(f"stall_s: got {stall_s!r}; use a number of seconds from 1 to 3600")
-    parallel = given.get("parallel")
-    if parallel is not None and (type(parallel) is not int or not 1 <= parallel <= MOST_PARALLEL):
-        raise InputError(f"parallel: got {_kind(parallel)}; use a number of frames from 1 to {MOST_PARALLEL}")
+    parallel = given.get("parallel", 1)
+    if parallel != "auto" and (type(parallel) is not int or not 1 <= parallel <= MOST_PARALLEL):
+        raise InputError(f"parallel: got {_kind(parallel)}; use a number from 1 to {MOST_PARALLEL}, or auto")
     paths = {key: _path(given[key], key, folder) for key in ("keep", "record") if given.get(key) is not None}
     return LiveConfig(
         models=_models(given.get("model", given.get("models")), folder),
@@ -158,7 +158,7 @@ def from_dict(content: Any, folder: str = ".") -> LiveConfig:
         sinks=_sinks(given.get("sinks"), folder),
         page=None if given.get("page") is None else _page(given["page"], folder),
         stall_s=float(stall_s),
-        parallel=parallel,
+        parallel=None if parallel == "auto" else parallel,
         folder=folder,
         **paths,
     )

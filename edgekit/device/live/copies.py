@@ -1,6 +1,6 @@
 """Copies of the models, by which frames of several sources are answered at once.
 
-Threads that share one call wait for each other. Several calls with fewer threads each often answer more frames per
+Threads that share one call wait for each other, so several calls with fewer threads each can answer more frames per
 second, although each call takes longer. A copy gives the same bits as its model, or it is not used. It holds the
 weights once more.
 """
@@ -21,7 +21,7 @@ from edgekit.runner.errors import InputError, RunnerError
 from edgekit.runner.model import Model, open_model
 
 PAYS = 1.1
-"""Copies are used by default if they answer this many times as many frames per second."""
+"""If it is measured, copies are used if they answer this many times as many frames per second."""
 ROUNDS, ROUND_S, CHECK_S = 7, 0.1, 2.0
 
 
@@ -38,7 +38,7 @@ class Copies:
         return len(self.threads)
 
 
-def choose(models: Sequence[Model], sources: int, count: int | None = None) -> Copies:
+def choose(models: Sequence[Model], sources: int, count: int | None) -> Copies:
     """Return copies for as many frames at once as are asked for, or as pay off.
 
     Parameters
@@ -46,8 +46,8 @@ def choose(models: Sequence[Model], sources: int, count: int | None = None) -> C
     models : sequence of Model
     sources : int
         How many sources there are. Frames of one source are answered one after the other.
-    count : int, optional
-        How many frames to answer at once, without a measurement. By default, one for each source up to the number of
+    count : int or None
+        How many frames to answer at once, without a measurement. If None, one for each source up to the number of
         processors, if a measurement of about two seconds shows that this answers more frames per second.
 
     Raises

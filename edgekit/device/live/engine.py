@@ -1,6 +1,6 @@
 """The loop of `edgerun live`: frame, model, smoothing, rules and events.
 
-One thread runs all models, one call at a time, because the interpreter has threads of its own. Where it pays, several
+One thread runs all models, one call at a time, because the interpreter has threads of its own. If asked for, several
 threads with copies of the models answer frames of different sources (`copies`); everything but the models' calls is
 still done by one thread at a time. Everything that may wait for others (sinks, the terminal, the page, the record) has
 its own thread and a bounded queue, so it cannot stop the loop.

@@ -93,7 +93,7 @@ def test_other_bits_are_refused(colours: Path, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(copies, "_open_copy", lambda model, threads: other)
     with pytest.raises(InputError, match="differ in their last bits; use parallel: 1"):
         copies.choose([model], sources=2, count=2)
-    assert len(copies.choose([model], sources=2)) == 1
+    assert len(copies.choose([model], sources=2, count=None)) == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system has no affinity")
@@ -102,7 +102,7 @@ def test_one_processor_answers_one_frame_at_a_time(colours: Path) -> None:
     model = open_model(bundle.read(colours))
     try:
         os.sched_setaffinity(0, {min(usable)})
-        assert len(copies.choose([model], sources=4)) == 1
+        assert len(copies.choose([model], sources=4, count=None)) == 1
         assert len(copies.choose([model], sources=4, count=3)) == 3, "if it is asked for"
     finally:
         os.sched_setaffinity(0, usable)

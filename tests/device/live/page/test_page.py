@@ -86,8 +86,9 @@ def test_it_shows_picture_answer_and_events(browser: Browser, running: Live) -> 
     port = running.port
     open_page(browser, f"http://127.0.0.1:{port}/")
     until(browser, "document.getElementById('picture').naturalWidth === 320")
-    until(browser, "document.querySelector('.headline')?.textContent.includes('red')")
-    until(browser, "document.querySelector('#events li')?.textContent.includes('red')")
+    until(browser, "/^[0-9]+ × red$/.test(document.querySelector('.headline')?.textContent)")
+    until(browser, "/^[0-9]+%$/.test(document.querySelector('#answers .row span:nth-child(2)')?.textContent)")
+    until(browser, "/red [0-9]+%/.test(document.querySelector('#events li')?.textContent)")
     until(browser, "parseFloat(document.getElementById('rate').textContent) > 0")
     assert browser.ask("document.getElementById('title').textContent") == "colours 1.0.0"
     assert [browser.ask(f"document.querySelectorAll('nav button')[{each}].textContent") for each in (0, 1)] == [

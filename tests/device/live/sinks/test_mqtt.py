@@ -65,7 +65,7 @@ def delivers_while_killed(folder: Path, kills: int) -> tuple[int, Subscriber]:
             broker.kill()
             time.sleep(choose.uniform(0, 0.3))
             broker.start()
-        until(lambda: len(subscriber.arrived) == count and not sink.status().waiting, 60)
+        until(lambda: len(subscriber.arrived) == count and not sink.status().waiting, 300)
         assert sink.status().sent == count and sink.status().failed == 0
     subscriber.close()
     return count, subscriber
