@@ -103,8 +103,7 @@ def _check_bits(model: Model, copy: Model, count: int) -> None:
     """Raise InputError if a copy gives other bits for a golden sample."""
     started = time.monotonic()
     for raw in model.golden()[0]:
-        outputs = [each.execute(each.prepare(raw)) for each in (model, copy)]
-        if not np.array_equal(*outputs):
+        if not np.array_equal(model.execute(model.prepare(raw)), copy.execute(copy.prepare(raw))):
             raise InputError(
                 f"parallel: got {count}; with {copy.threads} instead of {model.threads} threads the answers of "
                 f"{model.manifest.name} differ in their last bits; use parallel: 1, or --threads {copy.threads}"

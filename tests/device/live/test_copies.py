@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from edgekit.device.live import copies
-from edgekit.runner import bundle
+from edgekit.runner import bundle, cpu
 from edgekit.runner.errors import InputError
 from edgekit.runner.model import open_model
 from tests.device.live import films
@@ -109,10 +109,15 @@ def test_one_processor_answers_one_frame_at_a_time(colours: Path) -> None:
     assert len(copies.choose([model], sources=1, count=3)) == 1, "never more than there are sources"
 
 
-def test_the_gain_is_how_many_times_as_many_frames_are_answered(tmp_path: Path) -> None:
-    slow = films.detector(tmp_path / "slow.edge.zip", turns=1e5)
-    models = [open_model(bundle.read(slow)) for _ in range(2)]
-    alone = {id(models[0]): models[0]}
-    assert copies.measure_gain(models[:1], [alone]) == pytest.approx(1.0, rel=0.5)
-    twice = copies.measure_gain(models, [{id(model): model for model in models}])
-    assert twice == pytest.approx(1.0, rel=0.5), "a frame is answered by every model"
+def test_copies_are_used_if_they_answer_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fast, slow = (
+        open_model(bundle.read(films.detector(tmp_path / f"{turns}.edge.zip", bias=30.0, turns=turns)))
+        for turns in (1, 1e5)
+    )
+    assert copies.measure_gain([slow], [{id(slow): fast}]) > 3
+    assert copies.measure_gain([fast], [{id(fast): slow}]) < 0.3
+    monkeypatch.setattr(cpu, "usable_core_count", lambda: 2)
+    for model, copy, expected in ((slow, fast, 2), (fast, slow, 1)):
+        monkeypatch.setattr(copies, "_open_copy", lambda model, threads, copy=copy: copy)
+        chosen = copies.choose([model], sources=2, count=None)
+        assert len(chosen) == expected and (chosen.gain is not None) == (expected == 2)
