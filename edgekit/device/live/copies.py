@@ -60,11 +60,11 @@ def choose(models: Sequence[Model], sources: int, count: int | None) -> Copies:
     most = min(sources, MOST_PARALLEL)
     if count is not None:
         return Copies(_open(models, min(count, most))) if min(count, most) > 1 else Copies()
-    wanted = min(most, cpu.usable_core_count())
-    if wanted < 2 or any(model.device != "CPU" or model.manifest.states for model in models):
+    possible = min(most, cpu.usable_core_count())
+    if possible < 2 or any(model.device != "CPU" or model.manifest.states for model in models):
         return Copies()
     try:
-        copies = _open(models, wanted)
+        copies = _open(models, possible)
         gain = measure_gain(models, copies)
     except RunnerError:  # such as too little memory: the models themselves are there
         return Copies()
