@@ -12,6 +12,8 @@ Runtime with one thread.
 - Viewers: as many answers per second as the model can give, with ten viewers of the page and without, in turns. The
   viewers run at the lowest priority, because in reality they are other machines.
 - Idle page: the processor time of the page's process while nobody looks.
+- Several sources: four films share the model, with one frame at a time and with one for each processor, in turns. The
+  model has as many threads as there are processors, or one.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from benchmarks import harness
 from benchmarks.networks import untrained_bundle
 from edgekit.device.live import config as configs
 from edgekit.device.live.session import Session
-from edgekit.runner import bundle
+from edgekit.runner import bundle, cpu
 from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.inputs import raw_frames
 from edgekit.runner.model import Model, open_model
@@ -42,6 +44,7 @@ SIDE = 224
 SIZE = "640x480"
 WARMUP = 20
 VIEWERS = 10
+SOURCES = 4
 TURN_S, TURNS_PER_ROUND = 2.0, 4
 """Turns with viewers and without are short and many, because other work on a machine lasts longer than a turn."""
 TARGETS = {"latency": (1.15, 5.0), "idle": 0.01, "viewers": 0.02}
@@ -103,6 +106,12 @@ def main() -> None:
         fast = int(2 * 1000 / call_ms)
         print_lag(model, _film(Path(folder), fast), fast, 2 * options.seconds)
         print_viewers(model, _film(Path(folder), rate), TURNS_PER_ROUND * options.rounds)
+        for precision in ("fp32", "int8"):
+            path = untrained_bundle("mobilenet_v2_224", builder, kwargs, precision, "onnx", raw, steps, samples, 10)
+            for interpreter in ("onnxruntime", "openvino"):
+                for threads in sorted({1, cpu.usable_core_count()}):
+                    model = open_model(bundle.read(path), threads, interpreter)
+                    print_sources(model, f"{precision}, {interpreter}", _film(Path(folder), rate), options.rounds)
 
 
 def print_latency(model: Model, film: Path, rate: int, rounds: int, seconds: float) -> None:
@@ -114,11 +123,13 @@ def print_latency(model: Model, film: Path, rate: int, rounds: int, seconds: flo
     for _ in range(rounds):
         with _running(model, film) as (session, rows):
             time.sleep(seconds)
+            while len(rows) < 2 * WARMUP:  # on a busy machine
+                time.sleep(0.1)
             session.stop()
         parts += rows[WARMUP:]
         live_ms += [sum(row) for row in rows[WARMUP:]]
         sample = raw_frames.fit_frame(frame, model.manifest.raw)
-        for number in range(int(rate * seconds)):
+        for number in range(max(int(rate * seconds), 2 * WARMUP)):
             spent = _call_ms(model, sample)
             calls_ms += [spent] if number >= WARMUP else []
             time.sleep(max(0.0, 1 / rate - spent / 1000))
@@ -179,6 +190,28 @@ def print_viewers(model: Model, film: Path, turns: int) -> None:
     print(f"idle page: {100 * float(np.mean(idle)):.2f} % of a core")
 
 
+def print_sources(model: Model, name: str, film: Path, rounds: int) -> None:
+    """Print the answers per second to several sources with one frame at a time, and with one for each processor."""
+    count = cpu.usable_core_count()
+    ratios, rates = [], []
+    for number in range(rounds):
+        each = {}
+        for parallel in ((1, count), (count, 1))[number % 2]:
+            with _running(model, film, realtime=False, sources=SOURCES, parallel=parallel) as (session, _):
+                time.sleep(1)
+                before = sum(lane.timing.count for lane in session.engine.lanes)
+                time.sleep(TURN_S)
+                each[parallel] = (sum(lane.timing.count for lane in session.engine.lanes) - before) / TURN_S
+        ratios.append(each[count] / each[1])
+        rates.append(each)
+    change = harness.median(ratios)
+    middle = {parallel: float(np.median([each[parallel] for each in rates])) for parallel in (1, count)}
+    print(
+        f"\n{SOURCES} sources, {name}, {model.threads} threads: {middle[1]:.1f} answers per second one at a time, "
+        f"{middle[count]:.1f} with {count} at once: {change.middle:.2f} times ({change.low:.2f}-{change.high:.2f})"
+    )
+
+
 def _processor_s(session: Session) -> float:
     """Return the processor time of the page's process so far."""
     assert session.page is not None and session.page.process is not None
@@ -188,10 +221,18 @@ def _processor_s(session: Session) -> float:
 
 @contextmanager
 def _running(
-    model: Model, film: Path, page: configs.PageConfig | None = None, realtime: bool = True
+    model: Model,
+    film: Path,
+    page: configs.PageConfig | None = None,
+    realtime: bool = True,
+    sources: int = 1,
+    parallel: int = 1,
 ) -> Iterator[tuple[Session, Rows]]:
-    source = configs.SourceConfig("film", str(film), {"loop": True, "realtime": realtime})
-    config = configs.LiveConfig((configs.ModelConfig("model", ""),), (source,), RULES, page=page)
+    films = tuple(
+        configs.SourceConfig(f"film-{number}", str(film), {"loop": True, "realtime": realtime})
+        for number in range(sources)
+    )
+    config = configs.LiveConfig((configs.ModelConfig("model", ""),), films, RULES, page=page, parallel=parallel)
     session = Session(config, {"model": model}, lambda event: None, lambda answer, line: None, print)
     rows = Rows()
     session.engine.lanes[0].timing = rows  # type: ignore[assignment]

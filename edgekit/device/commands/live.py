@@ -94,11 +94,14 @@ def run(options: argparse.Namespace) -> None:
     """Answer until the sources end, or until SIGTERM or Ctrl-C."""
     from edgekit.device.live import config as configs
 
+    for path in options.bundles:
+        configs.check_bundle(path)
     config = _config(options)
     if options.replay is not None:
         _replay(config, options)
         return
-    configs.check(config)
+    with _naming_file(options, config):
+        configs.check(config)
     with ExitStack() as stack:
         state: dict[str, Any] = {}
         stack.enter_context(_stopping(state))
@@ -114,15 +117,16 @@ def _run(config: LiveConfig, models: dict[str, Model], options: argparse.Namespa
     from edgekit.device.live.session import Session
 
     is_quiet = any(each.address in ("-", "jsonl:-") for each in config.sinks)
-    session = Session(
-        config,
-        models,
-        (lambda event: None) if is_quiet else lambda event: _print_event(event, options.json),
-        (lambda answer, headline: None)
-        if is_quiet
-        else lambda answer, headline: _print_answer(answer, headline, options.json),
-        _shared.warn,
-    )
+    with _naming_file(options, config):
+        session = Session(
+            config,
+            models,
+            (lambda event: None) if is_quiet else lambda event: _print_event(event, options.json),
+            (lambda answer, headline: None)
+            if is_quiet
+            else lambda answer, headline: _print_answer(answer, headline, options.json),
+            _shared.warn,
+        )
     state["session"] = session
     try:
         _shared.warn(_describe(session))
@@ -154,12 +158,29 @@ def _config(options: argparse.Namespace) -> LiveConfig:
     )
     config = configs.read(options.config) if options.config else configs.LiveConfig()
     merged = configs.merge(config, more)
+    if options.no_trial and merged.parallel is None:
+        merged = replace(merged, parallel=1)
     return merged if options.stall_after is None else replace(merged, stall_s=max(0.1, options.stall_after))
 
 
 def _open_model(path: str, options: argparse.Namespace, config: LiveConfig, metrics: Any) -> Model:
     named = argparse.Namespace(**{**vars(options), "bundle": path})
     return _shared.load(named, metrics=metrics, monitor=options.watch, keep=config.keep)
+
+
+@contextmanager
+def _naming_file(options: argparse.Namespace, config: LiveConfig) -> Iterator[None]:
+    """Put the name of the configuration file in front of a message about one of its rules, sources or sinks."""
+    try:
+        yield
+    except InputError as error:
+        rules = config.rules[: len(config.rules) - len(options.rules)]  # those of the command line come last
+        sources = config.sources[: len(config.sources) - len(options.sources)]
+        names = [f"rules.{each['name']}" for each in rules] + [f"sources.{each.name}" for each in sources]
+        names += ["sink ", "sink:"] if len(config.sinks) > len(options.sinks) else []
+        if not str(error).startswith(tuple(names)):
+            raise
+        raise InputError(f"{options.config}: {error}") from None
 
 
 @contextmanager
@@ -188,6 +209,10 @@ def _describe(session: Session) -> str:
         for model in session.models.values()
     )
     text = f"{models} on {', '.join(each.name for each in session.config.sources)}"
+    if len(session.copies) > 1:
+        text += f"; {len(session.copies)} frames at once"
+        if session.copies.gain is not None:
+            text += f", which answers {session.copies.gain:.1f} times as many"
     if session.page:
         text += f"; page: {session.page.url}"
         if session.page.token_path:
@@ -224,18 +249,25 @@ def _clock(time_s: float) -> str:
 
 def _replay(config: LiveConfig, options: argparse.Namespace) -> None:
     """Print the events that the rules give to a recording."""
+    from edgekit.device.live import config as configs
     from edgekit.device.live import recording
     from edgekit.device.live.rules import Rules
 
     if config.record or options.sources or options.sinks or options.page:
         options.misuse("--replay takes neither --from, --to, --page nor --record")
-    if len(config.models) != 1:
-        raise InputError("--replay: name the one BUNDLE whose answers were recorded")
+    if not config.models:
+        raise InputError("--replay: name the BUNDLE whose answers were recorded")
     if not config.rules:
         raise InputError("--replay: there are no rules; add --rule, or --config with rules")
-    manifest = _manifest(config.models[0].path)
-    rules = [{key: value for key, value in rule.items() if key != "model"} for rule in config.rules]
-    for event in recording.replay(options.replay, Rules.from_config(rules, manifest.labels, manifest.task)):
+    sources = [each.name for each in config.sources] or None
+    rules = {}
+    with _naming_file(options, config):
+        configs.check_rule_models(config)
+        for model in config.models:
+            chosen = configs.rules_of(config, model.name)
+            manifest = _manifest(model.path)
+            rules[model.name] = Rules.from_config(chosen, manifest.labels, manifest.task, sources=sources)
+    for event in recording.replay(options.replay, rules, has_all_sources=not sources):
         _print_event(event, options.json)
 
 

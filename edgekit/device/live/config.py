@@ -10,6 +10,7 @@ import ipaddress
 import json
 import os
 import re
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -25,6 +26,7 @@ PATH_SCHEMES = ("file", "csv", "jsonl", "folder")
 """Schemes that a path follows."""
 LOOPBACK = "127.0.0.1"
 DEFAULT_STALL_S = 30.0
+MOST_PARALLEL = 16
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ class LiveConfig:
     keep: str | None = None
     record: str | None = None
     stall_s: float = DEFAULT_STALL_S
+    parallel: int | None = 1
+    """How many frames to answer at once (`edgekit.device.live.copies`); None, which is `auto` in a file, measures."""
     folder: str = "."
     """The folder of the file, to which its paths are relative."""
 
@@ -91,6 +95,8 @@ def read(path: str) -> LiveConfig:
     InputError
         It cannot be read, is neither YAML nor JSON, or has a wrong key or value.
     """
+    if path.endswith(".edge.zip"):
+        raise InputError(f"--config: got {path}, which is a bundle; name it without --config")
     try:
         with open(path, "rb") as stream:
             data = stream.read(MOST_BYTES + 1)
@@ -134,13 +140,16 @@ def from_dict(content: Any, folder: str = ".") -> LiveConfig:
     InputError
         A key or value is wrong.
     """
-    keys = ("model", "models", "sources", "rules", "sinks", "page", "keep", "record", "stall_s")
+    keys = ("model", "models", "sources", "rules", "sinks", "page", "keep", "record", "stall_s", "parallel")
     given = check_keys(content, keys, "the configuration")
     if "model" in given and "models" in given:
         raise InputError("model and models: got both; write one of them")
     stall_s = given.get("stall_s", DEFAULT_STALL_S)
     if isinstance(stall_s, bool) or not isinstance(stall_s, (int, float)) or not 1 <= stall_s <= 3600:
         raise InputError(f"stall_s: got {stall_s!r}; use a number of seconds from 1 to 3600")
+    parallel = given.get("parallel", 1)
+    if parallel != "auto" and (type(parallel) is not int or not 1 <= parallel <= MOST_PARALLEL):
+        raise InputError(f"parallel: got {_kind(parallel)}; use a number from 1 to {MOST_PARALLEL}, or auto")
     paths = {key: _path(given[key], key, folder) for key in ("keep", "record") if given.get(key) is not None}
     return LiveConfig(
         models=_models(given.get("model", given.get("models")), folder),
@@ -149,6 +158,7 @@ def from_dict(content: Any, folder: str = ".") -> LiveConfig:
         sinks=_sinks(given.get("sinks"), folder),
         page=None if given.get("page") is None else _page(given["page"], folder),
         stall_s=float(stall_s),
+        parallel=None if parallel == "auto" else parallel,
         folder=folder,
         **paths,
     )
@@ -178,15 +188,23 @@ def check(config: LiveConfig) -> None:
             "configuration"
         )
     names = [each.name for each in config.models]
-    if config.record and len(names) > 1:
-        raise InputError(
-            f"record: there are {len(names)} models, and a recording has the answers of one; run one for each"
-        )
     _check_unique([each.name for each in config.sources], "sources")
     for source in config.sources:
         for name in source.models:
             if name not in names:
                 raise InputError(f"sources.{source.name}.model: got {name!r}{suggestion(name, names)}")
+    check_rule_models(config)
+
+
+def rules_of(config: LiveConfig, name: str) -> list[dict[str, Any]]:
+    """Return the options of the rules of a model, without its name."""
+    chosen = [rule for rule in config.rules if rule.get("model", name) == name]
+    return [{key: value for key, value in rule.items() if key != "model"} for rule in chosen]
+
+
+def check_rule_models(config: LiveConfig) -> None:
+    """Raise InputError unless every rule belongs to a model."""
+    names = [each.name for each in config.models]
     for rule in config.rules:
         chosen = rule.get("model")
         if chosen is not None and chosen not in names:
@@ -222,6 +240,17 @@ def parse_rule(words: Sequence[str], number: int) -> dict[str, Any]:
         except ValueError:
             rule[key] = value
     return _with_text_labels(rule)
+
+
+def check_bundle(path: str) -> None:
+    """Raise InputError for an argument that stands in a bundle's place and is a film, a folder or an address."""
+    if path == "current" or path.endswith(".edge.zip"):
+        return
+    is_address = SCHEME.match(path) is not None and not os.path.exists(path)
+    if is_address or os.path.isdir(path) or (os.path.isfile(path) and not zipfile.is_zipfile(path)):
+        from edgekit.device.live.sources.address import hide
+
+        raise InputError(f"{hide(path)}: not a bundle; to answer what it shows, put --from before it")
 
 
 def parse_page(text: str, token_file: str | None = None) -> PageConfig:

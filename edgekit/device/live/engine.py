@@ -1,8 +1,9 @@
 """The loop of `edgerun live`: frame, model, smoothing, rules and events.
 
-One thread runs all models, one call at a time, because the interpreter has threads of its own. Everything that may
-wait for others (sinks, the terminal, the page, the record) has its own thread and a bounded queue, so it cannot stop
-the loop.
+One thread runs all models, one call at a time, because the interpreter has threads of its own. If asked for, several
+threads with copies of the models answer frames of different sources (`copies`); everything but the models' calls is
+still done by one thread at a time. Everything that may wait for others (sinks, the terminal, the page, the record) has
+its own thread and a bounded queue, so it cannot stop the loop.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from edgekit.device.live.copies import Copies
 from edgekit.device.live.feeds import Feed, Feeds
 from edgekit.device.live.timing import Timing
 from edgekit.device.live.types import Answer, Event, Frame
@@ -29,6 +32,8 @@ KINDS = {"image": "picture", "audio": "audio", "window": "rows", "vector": "rows
 MOST_FAILURES = 10
 """The engine ends after this many failures of the interpreter in a row."""
 TAKE_S = 0.25
+TOP = 5
+"""How many classes a classification lists."""
 STALL_S = 30.0
 """A model whose call takes longer than this has stalled."""
 REFUSED_EVERY_S = 60.0
@@ -63,8 +68,8 @@ class Lane:
         self._is_picture = model.manifest.raw.kind == "image"
         self._next = 0
 
-    def answer(self, frame: Frame, observed: _Observed) -> tuple[Answer, list[Event]]:
-        """Answer a frame. Raises InputError or BackendError without an answer; the states then start from zeros."""
+    def compute(self, frame: Frame, model: Model) -> _Computed:
+        """Run a copy of the model on a frame. Raises InputError or BackendError; the states then start from zeros."""
         taken = time.monotonic()
         if self._states is not None and frame.number != self._next:  # frames between were dropped
             self._states = self.model.states()
@@ -73,22 +78,51 @@ class Lane:
         raw = frame.data
         if self._is_picture:
             size = raw.shape[1], raw.shape[0]
-            raw = raw_frames.fit_frame(raw, self.model.manifest.raw)
-        fitted = time.monotonic()
+            raw = raw_frames.fit_frame(raw, model.manifest.raw)
+        fitted, started = time.monotonic(), perf_counter_ns()
         try:
-            prediction = self.model.predict(raw, size=size, states=self._states)
+            x, sample = model.prepare_with_sample(raw)
+            prepared = perf_counter_ns()
+            outputs = model.execute(x, self._states)
         except RunnerError:
-            self._states = self.model.states()
+            self._restart()
+            raise
+        times_ms = {"preprocess": (prepared - started) / 1e6, "execute": (perf_counter_ns() - prepared) / 1e6}
+        prepare_ms = 1e3 * (fitted - taken) + times_ms["preprocess"]
+        return _Computed(frame, size, raw, sample, outputs, times_ms, taken, prepare_ms)
+
+    def answer(self, computed: _Computed, observed: _Observed) -> tuple[Answer, list[Event]]:
+        """Derive the answer from a model's outputs. Raises InputError or BackendError as `compute` does."""
+        frame, size, taken, spent = computed.frame, computed.size, computed.taken_s, computed.times_ms
+        try:
+            prediction = self.model.answer(computed.raw, computed.outputs, TOP, spent, computed.sample, size)
+        except RunnerError:
+            self._restart()
             raise
         smoothed = self._smooth(prediction) if self._smooth else None
         answer = Answer(frame.source, frame.number, frame.time_s, size or (0, 0), _content(smoothed or prediction))
         events: list[Event] = self.rules.update(answer)
         self.shown = Shown(frame, *observed.last, prediction, smoothed)
-        done, spent = time.monotonic(), prediction.timing_ms
-        prepare_ms = 1e3 * (fitted - taken) + spent["preprocess"]
-        rest_ms = 1e3 * (done - taken) - prepare_ms - spent["execute"]
-        self.timing.add(done, (1e3 * (taken - frame.arrived_s), prepare_ms, spent["execute"], rest_ms))
+        done = time.monotonic()
+        rest_ms = 1e3 * (done - taken) - computed.prepare_ms - spent["execute"]
+        self.timing.add(done, (1e3 * (taken - frame.arrived_s), computed.prepare_ms, spent["execute"], rest_ms))
         return answer, events
+
+    def _restart(self) -> None:
+        self._states = self.model.states()
+
+
+class _Computed(NamedTuple):
+    """The outputs of a model for a frame."""
+
+    frame: Frame
+    size: tuple[int, int] | None
+    raw: np.ndarray
+    sample: np.ndarray | None
+    outputs: np.ndarray
+    times_ms: dict[str, float]
+    taken_s: float
+    prepare_ms: float
 
 
 def _content(prediction: Any) -> dict[str, Any]:
@@ -136,6 +170,8 @@ class Engine:
         Called with the lane, the answer and its events. It must not wait for anything.
     report : callable
         Called with a line about what is wrong with a source.
+    copies : Copies, optional
+        The models of each thread that answers frames. By default, one thread uses the models themselves.
     """
 
     def __init__(
@@ -144,9 +180,16 @@ class Engine:
         lanes: Sequence[Lane],
         on_answer: Callable[[Lane, Answer, list[Event]], object],
         report: Callable[[str], object],
+        copies: Copies | None = None,
     ) -> None:
         self.feeds, self.lanes = Feeds(feeds), tuple(lanes)
         self._on_answer, self._report = on_answer, report
+        self._copies = copies or Copies()
+        self._one = threading.Lock()
+        """Held for everything but the models' calls."""
+        self._taken = 0
+        self._problem: BaseException | None = None
+        self._calls: dict[int, float] = {}
         self._observed: dict[int, _Observed] = {}
         for lane in lanes:
             if id(lane.model) not in self._observed:
@@ -156,8 +199,11 @@ class Engine:
         self._reported_s: dict[str, float] = {}
         self._failures = 0
         self._stopping = threading.Event()
-        self.called_s: float | None = None
-        """`time.monotonic()` at which the call of a model began, or None between two calls."""
+
+    @property
+    def called_s(self) -> float | None:
+        """`time.monotonic()` at which the oldest call of a model began, or None while there is none."""
+        return min(tuple(self._calls.values()), default=None)
 
     def run(self, frames: int | None = None) -> None:
         """Answer until every source has ended, `stop` is called, or `frames` frames were answered.
@@ -169,15 +215,45 @@ class Engine:
         BackendError
             The interpreter failed `MOST_FAILURES` times in a row.
         """
-        answered = 0
         self.feeds.start()
-        while not self._stopping.is_set() and (frames is None or answered < frames):
+        helping = [
+            threading.Thread(target=self._help, args=(number, frames), name=f"edgerun model {number}", daemon=True)
+            for number in range(1, len(self._copies))
+        ]
+        for thread in helping:
+            thread.start()
+        try:
+            self._work(0, frames)
+        finally:
+            self._stopping.set()
+            for thread in helping:  # so that a signal is not delayed
+                while thread.is_alive():
+                    thread.join(TAKE_S)
+        if self._problem is not None:
+            raise self._problem
+
+    def _help(self, number: int, frames: int | None) -> None:
+        try:
+            self._work(number, frames)
+        except BaseException as error:  # raised by `run`
+            self._problem = error
+            self.stop()
+
+    def _work(self, number: int, frames: int | None) -> None:
+        """Answer frames with the models of a thread."""
+        while not self._stopping.is_set():
             taken = self.feeds.take(TAKE_S)
             if self.feeds.problem is not None:
                 raise self.feeds.problem
             if taken is not None:
-                self._answer(*taken)
-                answered += 1
+                with self._one:
+                    self._taken += 1
+                    if frames is not None and self._taken >= frames:
+                        self.stop()
+                    if frames is not None and self._taken > frames:
+                        return
+                self._answer(*taken, number)
+                self.feeds.done(taken[0])
             elif self.feeds.have_ended:
                 self._raise_failure()
                 return
@@ -196,26 +272,33 @@ class Engine:
         called_s = self.called_s
         return 0.0 if called_s is None else time.monotonic() - called_s
 
-    def _answer(self, feed: Feed, frame: Frame) -> None:
+    def _answer(self, feed: Feed, frame: Frame, thread: int) -> None:
+        copies = self._copies.threads[thread]
         for lane in self._of_source[feed.name]:
-            self.called_s = time.monotonic()
+            self._calls[thread] = time.monotonic()
             try:
-                answer, events = lane.answer(frame, self._observed[id(lane.model)])
-                self._failures = 0
-            except InputError as error:
-                lane.refused += 1
-                self._report_refused(feed.name, error)
-                continue
-            except BackendError as error:
-                self._failures += 1
-                if self._failures >= MOST_FAILURES:
-                    raise BackendError(f"{error}; {self._failures} frames in a row got no answer") from None
-                lane.refused += 1
-                self._report_refused(feed.name, error)
+                computed = lane.compute(frame, copies.get(id(lane.model), lane.model))
+                with self._one:
+                    answer, events = lane.answer(computed, self._observed[id(lane.model)])
+                    self._failures = 0
+            except (InputError, BackendError) as error:
+                with self._one:
+                    self._refuse(lane, error)
                 continue
             finally:
-                self.called_s = None
-            self._on_answer(lane, answer, events)
+                self._calls.pop(thread, None)
+            with self._one:
+                self._on_answer(lane, answer, events)
+
+    def _refuse(self, lane: Lane, error: RunnerError) -> None:
+        """Count a frame without an answer. Raises BackendError if there were too many in a row."""
+        lane.model.observers.refused(error)
+        if isinstance(error, BackendError):
+            self._failures += 1
+            if self._failures >= MOST_FAILURES:
+                raise BackendError(f"{error}; {self._failures} frames in a row got no answer") from None
+        lane.refused += 1
+        self._report_refused(lane.source, error)
 
     def _raise_failure(self) -> None:
         """Raise InputError if a source has ended by a failure, as a film does that is damaged in the middle."""

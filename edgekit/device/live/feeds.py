@@ -2,7 +2,9 @@
 
 A single source is asked directly. Of several, each has a thread that waits for its frames. A frame that nobody has
 taken is replaced by the next one and counted as dropped, so what is answered is never older than one call of the model.
-The source that was served longest ago is served first, so that a fast camera does not starve a slow one.
+The source that was served longest ago is served first, so that a fast camera does not starve a slow one. A source whose
+frame is being answered has no turn, so that its answers keep their order although frames of others are answered
+meanwhile.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ class Feed:
         self.served_s = float("-inf")
         self.frame: Frame | None = None
         self.has_ended = False
+        self.is_busy = False
+        """Whether a frame is being answered: from `Feeds.take` to `Feeds.done`."""
 
 
 class Feeds:
@@ -63,32 +67,45 @@ class Feeds:
             thread.start()
 
     def take(self, timeout_s: float) -> tuple[Feed, Frame] | None:
-        """Return the waiting frame of the source that was served longest ago, or None if no frame came in time."""
+        """Return the waiting frame of the source that was served longest ago, or None if no frame came in time.
+
+        Call `done` when it is answered. Several threads may take frames.
+        """
         if not self._threads:
             return self._ask(self.feeds[0], timeout_s)
         deadline = time.monotonic() + timeout_s
         with self._changed:
             while True:
-                waiting = [feed for feed in self.feeds if feed.frame is not None]
+                waiting = [feed for feed in self.feeds if feed.frame is not None and not feed.is_busy]
                 if waiting:
                     break
                 remaining_s = deadline - time.monotonic()
-                if self._is_over or remaining_s <= 0 or all(feed.has_ended for feed in self.feeds):
+                if (
+                    self._is_over
+                    or remaining_s <= 0
+                    or all(feed.has_ended and feed.frame is None for feed in self.feeds)
+                ):
                     return None
                 self._changed.wait(remaining_s)
             feed = min(waiting, key=lambda each: each.served_s)
-            frame, feed.frame = feed.frame, None
+            frame, feed.frame, feed.is_busy = feed.frame, None, True
             feed.served_s = time.monotonic()
             if feed.waits:
                 self._changed.notify_all()
         assert frame is not None
         return feed, frame
 
+    def done(self, feed: Feed) -> None:
+        """Give a source its next turn."""
+        with self._changed:
+            feed.is_busy = False
+            self._changed.notify_all()
+
     @property
     def have_ended(self) -> bool:
         """Whether every source has ended, and every frame was taken."""
         with self._changed:
-            return all(feed.has_ended and feed.frame is None for feed in self.feeds)
+            return all(feed.has_ended and feed.frame is None and not feed.is_busy for feed in self.feeds)
 
     def stop(self) -> None:
         """Let `take` return at once, and the threads end."""

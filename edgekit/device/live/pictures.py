@@ -45,10 +45,10 @@ class Painter:
 
 
 def encode_jpeg(pixels: np.ndarray) -> bytes:
-    """Return a picture uint8 (height, width, 3) as JPEG, at most `MOST_WIDTH` pixels wide."""
+    """Return a picture uint8 (height, width, 1 or 3) as JPEG, at most `MOST_WIDTH` pixels wide."""
     from PIL import Image
 
-    image = Image.fromarray(np.ascontiguousarray(pixels))
+    image = Image.fromarray(np.ascontiguousarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels))
     if image.width > MOST_WIDTH:
         image = image.resize((MOST_WIDTH, max(1, round(image.height * MOST_WIDTH / image.width))), BILINEAR)
     buffer = io.BytesIO()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from edgekit.device.live.types import Answer
 from edgekit.runner import bounded_json
 from edgekit.runner.errors import InputError
-from edgekit.runner.rules import OBJECT, Rule, check_keys, check_rules, is_integer, is_number, is_printable
+from edgekit.runner.rules import OBJECT, Rule, check_keys, check_rules, is_integer, is_number, is_printable, require
 
 if TYPE_CHECKING:
     import os
@@ -33,11 +33,16 @@ _RULES = {
     "size": Rule(_is_size, "must be width and height"),
     "content": OBJECT,
 }
+_NAMED_RULES = {**_RULES, "model": Rule(is_printable, "must be the name of a model")}
+"""Of a recording of several models."""
 
 
 def to_line(answer: Answer) -> str:
     """Return an answer as a line of JSON with its line break. Floats keep all their bits."""
-    return json.dumps(asdict(answer), ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+    values = asdict(answer)
+    if not answer.model:
+        del values["model"]
+    return json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
 
 
 def from_line(line: bytes) -> Answer:
@@ -46,8 +51,9 @@ def from_line(line: bytes) -> Answer:
         values: Any = bounded_json.loads(line)
     except ValueError as error:
         raise InputError(f"got {line[:80]!r}, which is not JSON: {error}") from None
-    check_keys("answer", values, _RULES)
-    check_rules("answer", values, _RULES)
+    rules = _NAMED_RULES if isinstance(values, dict) and "model" in values else _RULES
+    check_keys("answer", values, rules)
+    check_rules("answer", values, rules)
     return Answer(**{**values, "size": tuple(values["size"])})
 
 
@@ -72,14 +78,37 @@ def read(path: str | os.PathLike[str]) -> Iterator[Answer]:
         raise InputError(f"{path}: cannot be read: {error.strerror}; give the file of a recording") from None
 
 
-def replay(path: str | os.PathLike[str], rules: Rules) -> Iterator[Event]:
-    """Return the events that the rules give to a recorded stream, with the ids that they had when it was live.
+def replay(path: str | os.PathLike[str], rules: Mapping[str, Rules], has_all_sources: bool = True) -> Iterator[Event]:
+    """Return the events that rules give to a recorded stream, with the ids that they had when it was live.
 
-    `rules` must be new. Raises InputError as `read` does, and for a zone or line outside the recorded picture.
+    Parameters
+    ----------
+    path : str or path-like
+        The recording.
+    rules : dict of Rules
+        New rules by the name of their model. If there is one model only, a recording of one needs no name.
+    has_all_sources : bool
+        Whether each source that a rule names must be in the recording.
+
+    Raises
+    ------
+    InputError
+        The file is not a recording, has answers of a model without rules, or a zone or line lies outside the recorded
+        picture. After the last event, also if a rule names a source that must be in the recording and is not.
     """
-    sizes: dict[str, tuple[int, int]] = {}
+    sizes: dict[tuple[str, str], tuple[int, int]] = {}
     for answer in read(path):
-        if sizes.get(answer.source) != answer.size:
-            rules.check_picture(answer.size, answer.source)
-            sizes[answer.source] = answer.size
-        yield from rules.update(answer)
+        chosen = rules.get(answer.model) or (None if answer.model or len(rules) > 1 else next(iter(rules.values())))
+        if chosen is None:
+            fix = f"name its bundle: models: {{{answer.model or 'NAME'}: FILE}} in a configuration"
+            raise InputError(f"{path}: has answers of the model {answer.model!r}, not of {', '.join(rules)}; {fix}")
+        key = answer.model, answer.source
+        if sizes.get(key) != answer.size:
+            chosen.check_picture(answer.size, answer.source)
+            sizes[key] = answer.size
+        yield from chosen.update(answer)
+    recorded = sorted({source for _, source in sizes})
+    for config in (config for each in rules.values() for config in each.configs):
+        for source in config.sources if has_all_sources else ():
+            fix = f"the recording has {', '.join(recorded) or 'no answers'}"
+            require(source in recorded, f"rules.{config.name}.sources", source, fix)

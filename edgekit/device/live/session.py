@@ -8,25 +8,27 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgekit.device.hardware import health
 from edgekit.device.live import config as configs
-from edgekit.device.live import recording, sinks, sources
+from edgekit.device.live import copies, recording, sinks, sources
 from edgekit.device.live.engine import KINDS, Engine, Lane
 from edgekit.device.live.feeds import Feed
 from edgekit.device.live.outbox import Outbox
 from edgekit.device.live.page import Page, Picture
 from edgekit.device.live.pictures import Painter, encode_jpeg
 from edgekit.device.live.rules import Rules
+from edgekit.device.live.sinks import clips
 from edgekit.device.live.summary import summary
 from edgekit.runner import device_home
 from edgekit.runner.errors import InputError, ResourceError
 
 if TYPE_CHECKING:
     from edgekit.device.live.sinks import Sink
-    from edgekit.device.live.types import Answer, Event
+    from edgekit.device.live.types import Answer, Event, Frame
     from edgekit.device.monitor.uncertain import UncertainSamples
     from edgekit.runner.model import Model
 
@@ -36,7 +38,7 @@ STOP_S = 1.5
 """A model's call that lasts this long after `stop` is not waited for."""
 CLOSE_S, LAST_EVENTS_S = 0.5, 5.0
 """Time for each part to close, and for the sinks to deliver what is left once the sources have ended by themselves."""
-EVENTS_WAITING, LINES_WAITING, ANSWERS_WAITING = 256, 1000, 10_000
+EVENTS_WAITING, LINES_WAITING, ANSWERS_WAITING, PICTURES_WAITING = 256, 1000, 10_000, 8
 VERDICT_S = 10.0
 """The verdict of a monitor is derived this often while somebody looks at the page."""
 MOST_RECORD_BYTES = 2 << 30
@@ -93,6 +95,7 @@ class Session:
         config, models = self.config, self.models
         self.rules = {name: self._rules(name, model) for name, model in models.items()}
         pairs = self._pairs()
+        self.copies = copies.choose(list(models.values()), len(config.sources), config.parallel)
         self._sinks = [self._open_sink(each) for each in config.sinks]
         opened = {each.name: self._open_source(each, pairs[each.name]) for each in config.sources}
         self._closing += [source.close for source in opened.values()]
@@ -110,7 +113,7 @@ class Session:
         self._shown = {source: [lane for lane in lanes if lane.source == source] for source in opened}
         self._recorder = Recorder(config.record) if config.record else None
         self.page = self._open_page() if config.page else None
-        self.engine = Engine(feeds, lanes, self._answered, self.report)
+        self.engine = Engine(feeds, lanes, self._answered, self.report, self.copies)
         self._has_rules = bool(config.rules)
 
     def run(self, frames: int | None = None) -> None:
@@ -119,6 +122,9 @@ class Session:
         self._events = Outbox("events", self._deliver, EVENTS_WAITING)
         for sink in self._sinks:
             sink.start()
+        self._filming = [sink for sink in self._sinks if sink.clip_s]
+        self._films = Outbox("clips", self._film, PICTURES_WAITING)
+        self._filmed: dict[str, float] = {}
         if self.page:
             self.page.start()
         watching = threading.Thread(target=self._watch, name="edgerun watching", daemon=True)
@@ -157,6 +163,7 @@ class Session:
         self.engine.close(CLOSE_S)
         self._events.close(sinks_s)
         self._lines.close(sinks_s)
+        self._films.close(CLOSE_S)
         closing = [threading.Thread(target=sink.close, args=(sinks_s,), daemon=True) for sink in self._sinks]
         for thread in closing:
             thread.start()
@@ -171,12 +178,8 @@ class Session:
         self.close()
 
     def _rules(self, name: str, model: Model) -> Rules:
-        chosen = [rule for rule in self.config.rules if rule.get("model", name) == name]
-        plain = [{key: value for key, value in rule.items() if key != "model"} for rule in chosen]
-        manifest = model.manifest
-        return Rules.from_config(
-            plain, manifest.labels, manifest.task, sources=[each.name for each in self.config.sources]
-        )
+        manifest, sources = model.manifest, [each.name for each in self.config.sources]
+        return Rules.from_config(configs.rules_of(self.config, name), manifest.labels, manifest.task, sources=sources)
 
     def _pairs(self) -> dict[str, list[str]]:
         """Return the names of the models that answer each source."""
@@ -262,7 +265,10 @@ class Session:
 
     def _answered(self, lane: Lane, answer: Answer, events: list[Event]) -> None:
         if self._recorder:
-            self._recorder.add(answer)
+            name = self.names[id(lane.model)] if len(self.models) > 1 else ""
+            self._recorder.add(replace(answer, model=name))
+        if self._filming and lane.shown is not None:
+            self._add_to_films(lane.shown.frame)
         if events:
             self._events.put((lane.source, lane.shown, self.names[id(lane.model)], events))
             for event in events:
@@ -272,6 +278,22 @@ class Session:
             if self._headlines.get(id(lane)) != headline:
                 self._headlines[id(lane)] = headline
                 self._lines.put((answer, headline))
+
+    def _add_to_films(self, frame: Frame) -> None:
+        """Pass a picture on to the sinks that make films, at most `clips.RATE` times a second."""
+        last_s = self._filmed.get(frame.source, float("-inf"))
+        if self._kind(self._shown[frame.source]) == "picture" and not 0 <= frame.time_s - last_s < 0.9 / clips.RATE:
+            self._filmed[frame.source] = frame.time_s
+            self._films.put(frame)
+
+    def _film(self, frame: Frame) -> None:
+        try:
+            picture = encode_jpeg(frame.data)
+        except Exception as error:  # the films go on without it
+            self._report_once("clips", f"a picture cannot be encoded: {type(error).__name__}: {error}")
+            return
+        for sink in self._filming:
+            sink.add_picture(frame.source, frame.time_s, picture)
 
     def _print(self, item: Any) -> None:
         if isinstance(item, tuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 MOST_ROWS = 6
@@ -10,7 +11,14 @@ MOST_ROWS = 6
 def summary(prediction: Any) -> dict[str, Any]:
     """Return `headline` and `rows` of (label, value as text, share from 0 to 1 or None)."""
     rows = _rows(prediction)
-    return {"headline": prediction.lines()[0][:200], "rows": rows[:MOST_ROWS]}
+    return {"headline": _headline(prediction)[:200], "rows": rows[:MOST_ROWS]}
+
+
+def _headline(prediction: Any) -> str:
+    if not hasattr(prediction, "boxes"):
+        return str(prediction.lines()[0])
+    counts = Counter(each.label for each in prediction.boxes)
+    return ", ".join(f"{count} × {label}" for label, count in counts.items()) or "nothing"
 
 
 def _rows(prediction: Any) -> list[tuple[str, str, float | None]]:
@@ -32,4 +40,4 @@ def _rows(prediction: Any) -> list[tuple[str, str, float | None]]:
 
 
 def _share(label: str, value: float) -> tuple[str, str, float]:
-    return label, f"{100 * value:.0f} %", round(float(value), 4)
+    return label, f"{100 * value:.0f}%", round(float(value), 4)

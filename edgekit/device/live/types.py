@@ -37,6 +37,8 @@ class Answer:
     content: dict[str, Any]
     """The answer as `edgerun predict --json` prints it (`to_dict` of the prediction, smoothed if the bundle says so),
     with boxes in pixels of the picture, but without masks."""
+    model: str = ""
+    """The name of the model in a recording of several, else empty."""
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.device.live import films
 from tests.device.live.running import Live
+
+hypothesis.settings.register_profile("no deadline", deadline=None)  # for a machine on which much else runs
+hypothesis.settings.load_profile("no deadline")
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.conftest import ROOT
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 COMMAND = (sys.executable, "-m", "edgekit.runner", "live")
 
 
@@ -47,8 +47,12 @@ class Live:
         )  # fmt: skip
         self.out: list[str] = []
         self.said: list[str] = []
-        for stream, lines in ((self.process.stdout, self.out), (self.process.stderr, self.said)):
-            threading.Thread(target=_collect, args=(stream, lines), daemon=True).start()
+        self._readers = [
+            threading.Thread(target=_collect, args=(stream, lines), daemon=True)
+            for stream, lines in ((self.process.stdout, self.out), (self.process.stderr, self.said))
+        ]
+        for reader in self._readers:
+            reader.start()
 
     def until(self, true: Callable[[], Any]) -> Any:
         """Wait until something is so, and return it."""
@@ -86,7 +90,7 @@ class Live:
         return [int(each) for tasks in path.parent.parent.glob("*/children") for each in tasks.read_text().split()]
 
     def stop(self, by: int = signal.SIGTERM) -> tuple[int, float]:
-        """Its exit code, and the seconds it took."""
+        """Its exit code, and the seconds it took. Then everything that it has printed was read."""
         started = time.monotonic()
         if self.process.poll() is None:
             self.process.send_signal(by)
@@ -95,7 +99,10 @@ class Live:
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
-        return code, time.monotonic() - started
+        seconds = time.monotonic() - started
+        for reader in self._readers:
+            reader.join(PATIENCE_S)
+        return code, seconds
 
 
 def _quietly(true: Callable[[], Any]) -> Any:

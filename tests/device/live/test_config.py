@@ -58,6 +58,8 @@ def test_the_configuration_of_the_guide_is_accepted(monkeypatch: pytest.MonkeyPa
         ({"sinks": [{"url": "mqtt://broker"}]}, "sinks[0]: got keys and values; write an address"),
         ({"page": "8080x"}, "page: got '8080x'; use a port"),
         ({"page": {"adress": "8080"}}, "page: unknown key 'adress'; did you mean address?"),
+        ({"parallel": 0}, "parallel: got 0; use a number from 1 to 16, or auto"),
+        ({"parallel": "many"}, "parallel: got a text; use a number from 1 to 16, or auto"),
         ({"stall_s": 0}, "stall_s: got 0; use a number of seconds from 1 to 3600"),
     ],
 )
@@ -76,7 +78,6 @@ def test_what_is_wrong_is_named(content: Any, message: str) -> None:
             {"models": {"a": "1", "b": "2"}, "sources": SOURCES, "rules": {"r": {"label": "x"}}},
             "add model: one of a, b",
         ),
-        ({"models": ["a", "b"], "sources": SOURCES, "record": "r.jsonl"}, "a recording has the answers of one"),
         ({"model": "a", "sources": {"d": {"from": "x", "model": "b"}}}, "sources.d.model: got 'b'; use one of a"),
     ],
 )
@@ -131,6 +132,12 @@ def test_a_rule_of_the_command_line_has_values_of_json() -> None:
     assert rule == {
         "name": "rule-1", "label": "red cell", "threshold": 0.6, "zone": [[0, 0], [1, 0], [1, 1]], "count": True,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, 1), ({"parallel": 3}, 3), ({"parallel": "auto"}, None)])
+def test_frames_are_answered_one_at_a_time_by_default(given: dict[str, Any], expected: int | None) -> None:
+    assert configs.from_dict(given).parallel == expected
+    assert configs.merge(configs.from_dict(given), configs.LiveConfig()).parallel == expected
 
 
 def test_labels_that_look_like_numbers_are_texts() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def test_a_replay_gives_the_events_of_the_live_stream(tmp_path: Path) -> None:
     live = rules()
     expected = [event for each in stream() for event in live.update(each)]
     assert {each.rule for each in expected} == set(CONFIG) and len(expected) > 20
-    assert list(replay(write(tmp_path / "stream.jsonl", stream()), rules())) == expected
+    assert list(replay(write(tmp_path / "stream.jsonl", stream()), {"": rules()})) == expected
     assert len({each.id for each in expected}) == len(expected)
 
 
@@ -92,7 +93,29 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_zone_outside_the_recorded_picture_is_named(tmp_path: Path) -> None:
     small = Rules.from_config({"a": {"zone": [[0, 0], [700, 0], [700, 400]]}}, LABELS, "detection")
     with pytest.raises(InputError, match="outside the picture of 640x480"):
-        list(replay(write(tmp_path / "stream.jsonl", stream()), small))
+        list(replay(write(tmp_path / "stream.jsonl", stream()), {"small": small}))
+
+
+def test_the_answers_of_several_models_have_their_names(tmp_path: Path) -> None:
+    named = [replace(each, model=model) for each in stream() for model in ("a", "b")]
+    assert from_line(to_line(named[0]).encode()) == named[0]
+    by_model = {model: Rules.from_config({f"{model}-seen": CONFIG["seen"]}, LABELS, "detection") for model in "ab"}
+    live = {model: Rules.from_config({f"{model}-seen": CONFIG["seen"]}, LABELS, "detection") for model in "ab"}
+    expected = [event for each in named for event in live[each.model].update(each)]
+    path = write(tmp_path / "stream.jsonl", named)
+    assert list(replay(path, by_model)) == expected and {each.rule for each in expected} == {"a-seen", "b-seen"}
+    with pytest.raises(InputError, match="has answers of the model 'b', not of a; name its bundle"):
+        list(replay(path, {"a": rules()}))
+    with pytest.raises(InputError, match="has answers of the model '', not of a, b"):
+        list(replay(write(tmp_path / "one.jsonl", stream()[:1]), {"a": rules(), "b": rules()}))
+
+
+def test_a_source_that_was_not_recorded_is_named(tmp_path: Path) -> None:
+    config = {"seen": {**CONFIG["seen"], "sources": "dor"}}
+    path = write(tmp_path / "stream.jsonl", stream())
+    with pytest.raises(InputError, match="rules.seen.sources: got 'dor'; the recording has door, yard"):
+        list(replay(path, {"": Rules.from_config(config, LABELS, "detection")}))
+    assert not list(replay(path, {"": Rules.from_config(config, LABELS, "detection")}, has_all_sources=False))
 
 
 def test_a_line_is_json_for_other_programs() -> None:

@@ -133,6 +133,7 @@ const make = (tag, content, kind) => {
   if (kind) element.className = kind;
   return element;
 };
+const percent = value => value <= 1 ? `${Math.round(100 * value)}%` : value.toPrecision(4);
 const milliseconds = value => value === undefined ? "–" : value < 10 ? value.toFixed(1) : Math.round(value);
 const parts = ["read", "prepare", "model", "rules"];
 const means = {read: "read and wait", prepare: "prepare", model: "model", rules: "answer and rules"};
@@ -241,8 +242,10 @@ function show(state) {
   verdicts.sort((one, two) => order.indexOf(two.verdict.level) - order.indexOf(one.verdict.level));
   if (verdicts.length) {
     const {level, reason} = verdicts[0].verdict;
-    pill($("health"), {sound: "good", doubtful: "warn", wrong: "bad"}[level] || "", `still right? ${level}`);
-    $("health").title = reason;
+    const meaning = {early: "too early to say", sound: "as in validation", doubtful: "differs from validation",
+      wrong: "the model gives other answers"}[level];
+    pill($("health"), {sound: "good", doubtful: "warn", wrong: "bad"}[level] || "", `still right? ${meaning}`);
+    $("health").title = `${level}: ${reason}`;
   }
   $("sinks-card").hidden = !state.sinks.length;
   $("sinks").replaceChildren(...state.sinks.map(each => {
@@ -258,7 +261,7 @@ function show(state) {
 function addEvent(event) {
   const item = make("li");
   const time = make("time", new Date(1000 * event.time).toLocaleTimeString(undefined, {hourCycle: "h23"}));
-  const score = event.kind === "count" ? event.count : event.score ? `${Math.round(100 * event.score)} %` : "";
+  const score = event.kind === "count" ? event.count : event.score ? percent(event.score) : "";
   const words = [event.label, score].filter(each => each !== "" && each !== undefined);
   const what = make("span", words.join(" ") || event.rule);
   const where = [words.length ? event.rule : "", facts.sources.length > 1 ? event.source : ""].filter(Boolean);

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from edgekit.device.live.sinks import disk_queue
 from edgekit.device.live.sinks.disk_queue import DiskQueue
 from edgekit.device.live.types import Event
 from edgekit.runner.errors import InputError
@@ -90,6 +91,8 @@ class Sink(ABC):
 
     name: str
     only: Filter = Filter()
+    clip_s = 0.0
+    """For how many seconds around an event the sink takes pictures (`add_picture`)."""
 
     @abstractmethod
     def check(self) -> None:
@@ -103,6 +106,9 @@ class Sink(ABC):
         """Queue an event with the JPEG file of its picture. Never waits."""
         if self.only.takes(event):
             self._put(event, picture)
+
+    def add_picture(self, source: str, time_s: float, picture: bytes) -> None:  # noqa: B027
+        """Take a JPEG file of what a source sees. It may wait; pictures come from one thread."""
 
     @abstractmethod
     def status(self) -> SinkStatus:
@@ -210,6 +216,11 @@ class QueueSink(Sink):
         self._queue = self._open_queue()
         self._thread = threading.Thread(target=self._run, args=(self._queue,), name="edgerun sink", daemon=True)
         self._thread.start()
+
+    def _check_queue(self) -> None:
+        """Raise InputError or ResourceError if the queue cannot be written, or another process uses it."""
+        check_folder(self._folder, f"sink {self.name}")
+        disk_queue.check_unused(self._folder)
 
     def _open_queue(self) -> DiskQueue:
         return DiskQueue(self._folder, self._queue_bytes, self._wake.set)

@@ -160,9 +160,7 @@ class DiskQueue:
         self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | BINARY, 0o600)
         try:
             if not _lock_now(self._lock):
-                raise ResourceError(
-                    f"{self.folder}: this queue is in use; end the process, or leave out the sink, that has it"
-                )
+                raise _in_use(self.folder)
             self._position = os.open(self.folder / "position", os.O_RDWR | os.O_CREAT | BINARY, 0o600)
             match = POSITION.fullmatch(os.pread(self._position, 64, 0))
             known = match and match[3] == b"%08x" % zlib.crc32(match[1] + match[2])
@@ -188,11 +186,11 @@ class DiskQueue:
         while len(data) - offset >= HEADER.size:
             sequence, length, checksum = HEADER.unpack_from(data, offset)
             record = data[offset + HEADER.size : offset + HEADER.size + length]
-            if len(record) < length or zlib.crc32(record, sequence & 0xFFFFFFFF) != checksum or sequence <= self._next:
+            if len(record) < length or zlib.crc32(record, sequence & 0xFFFFFFFF) != checksum:
                 break
-            if sequence > self._done:
+            if sequence > max(self._done, self._next):  # the end of a file that is torn may be in the next one, too
                 self._add(sequence, record)
-            self._next, offset = sequence, offset + HEADER.size + length
+            self._next, offset = max(sequence, self._next), offset + HEADER.size + length
         self._segments.append(_Segment(path, self._next, len(data)))
         if self._next <= self._done:
             self._remove_oldest()
@@ -271,6 +269,22 @@ class DiskQueue:
             self._remove_oldest()
             with self._changed:
                 self.dropped += self._forget(last)
+
+
+def check_unused(folder: Path) -> None:
+    """Raise ResourceError if a process uses the queue in a folder."""
+    lock = folder / "lock"
+    if lock.exists():
+        handle = os.open(lock, os.O_RDWR | BINARY)
+        try:
+            if not _lock_now(handle):
+                raise _in_use(folder)
+        finally:
+            os.close(handle)
+
+
+def _in_use(folder: Path) -> ResourceError:
+    return ResourceError(f"{folder}: this queue is in use; end the process, or leave out the sink, that has it")
 
 
 def _lock_now(handle: int) -> bool:

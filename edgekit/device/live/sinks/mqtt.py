@@ -47,7 +47,6 @@ from edgekit.device.live.sinks.base import (
     SinkContext,
     SinkStatus,
     UnreachableError,
-    check_folder,
     count_option,
     device_end,
     flag_option,
@@ -156,7 +155,7 @@ class Mqtt(QueueSink):
 
     def check(self) -> None:
         """Connect once. Raises UnreachableError without an answer, and InputError if the broker or TLS refuses."""
-        check_folder(self._folder, f"sink {self.name}")
+        self._check_queue()
         connection = _Connection(self._settings, f"{self._client_id}-check", threading.Event())
         try:
             connection.open()

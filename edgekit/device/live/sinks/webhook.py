@@ -35,7 +35,6 @@ from edgekit.device.live.sinks.base import (
     QueueSink,
     SinkContext,
     SinkStatus,
-    check_folder,
     count_option,
     flag_option,
     text_option,
@@ -117,7 +116,7 @@ class Webhook(QueueSink):
 
     def check(self) -> None:
         """Connect without sending anything. Whether the server takes the secret shows only with the first event."""
-        check_folder(self._folder, f"sink {self.name}")
+        self._check_queue()
         connection = self._connection()
         try:
             connection.connect()

@@ -7,6 +7,7 @@ function `open(text, options, raw)`. `base` has the contract.
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING
 
 from edgekit.device.live.sources import address
@@ -32,6 +33,8 @@ EXAMPLES = (
 def open_source(text: str, options: SourceOptions, raw: RawSpec) -> Source:
     """Return the source for an address, which is not connected yet. Raises InputError if the address is not valid."""
     scheme = address.scheme_of(text)
+    if text.isdigit() and not os.path.exists(text):
+        raise InputError(f"from: got {text!r}; for a USB camera use v4l2:/dev/video{int(text)}")
     if not text or scheme not in MODULES:
         shown = address.hide(text)
         raise InputError(f"from: got {shown!r}: neither a kind of source nor an existing path; use {EXAMPLES}")

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 SCHEMES = ("alsa",)
 DEFAULT = "default"
 FORMAT = "S16_LE"
+SAID_S = 0.2
+"""After the first sound, what arecord has written before it is read within this time."""
 REASONS = (
     ("no such file", "there is no such device; those here: arecord -L"),
     ("unknown pcm", "there is no such device; those here: arecord -L"),
@@ -60,11 +62,11 @@ class AlsaSource(sound.SoundSource):
             self._process = process
         assert process.stdout is not None
         log = LastLines(process.stderr)
-        is_first = True
+        said_s = SAID_S
         for data in sound.read(process.stdout.fileno(), self._closed, base.STALL_S):
-            if is_first and any("not accurate" in line for line in log.lines(0.0)):
+            if any("not accurate" in line for line in log.lines(said_s)):
                 break
-            is_first = False
+            said_s = 0.0
             self._ready.set()
             yield data
         if self._closed.is_set():

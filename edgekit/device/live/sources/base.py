@@ -202,6 +202,8 @@ class Source(ABC):
             )
         if options.size and not self.has_size:
             raise InputError(f"{shown}: size: only v4l2 and rpicam can be asked for a size; set it in the camera")
+        if options.ca_file and self.address.scheme != "mqtts":
+            raise InputError(f"{shown}: ca_file: only mqtts:// takes one; leave it out")
         if (options.rotate or options.flip) and self.kind != PICTURE:
             raise InputError(f"{shown}: rotate and flip apply only to pictures; leave them out")
 
@@ -223,7 +225,7 @@ class Source(ABC):
                         now_s = time.monotonic()
                         if now_s < due_s - period_s / 4:
                             continue
-                        due_s = max(due_s + period_s, now_s)
+                        due_s = max(due_s, now_s - period_s / 2) + period_s  # none follows a late one at once
                     self._buffer.put(self._oriented(data))
                     self._ready.set()
             except InputError as error:

@@ -1,7 +1,7 @@
 """Pictures or rows from topics of an MQTT broker: `mqtt://user:${PASSWORD}@broker:1883/sensors/+/values`.
 
 A message is a picture as JPEG, PNG or WebP, or a row as `rows.RowParser` reads it. `mqtts://` uses TLS with the
-system's certificates. Needs the package paho-mqtt.
+certificates of the system, or that of `ca_file`. Needs the package paho-mqtt.
 """
 
 from __future__ import annotations
@@ -84,7 +84,13 @@ class MqttSource(rows.RowSource):
         if self.address.username or self.address.password:
             client.username_pw_set(self.address.username, self.address.password or None)
         if self.address.scheme == "mqtts":
-            client.tls_set()
+            try:
+                client.tls_set(self.options.ca_file or None)
+            except OSError as error:
+                raise InputError(
+                    f"{self.address.shown}: ca_file: {self.options.ca_file}: {error.strerror or error}; name a file in "
+                    "PEM format"
+                ) from None
 
         def on_connect(client: Any, data: Any, flags: Any, code: Any, *rest: Any) -> None:
             number = getattr(code, "value", code)

@@ -34,6 +34,8 @@ class SourceOptions:
     password: str = field(default="", repr=False)
     password_file: str = ""
     """A file whose first line is the password."""
+    ca_file: str = ""
+    """A file with the certificate of the CA that signed an MQTT broker's, in PEM. By default those of the system."""
 
     def __post_init__(self) -> None:
         if self.rate is not None and not 0 < self.rate <= 1000:

@@ -1,7 +1,10 @@
 """The camera of a Raspberry Pi: `rpicam`, or `rpicam:1` for the second.
 
-`rpicam-vid` writes uncompressed pictures to ffmpeg; without it, the package picamera2 is used. rpicam-vid writes YUV
-in full range (libcamera's Sycc, which is that of JPEG), in rows of a multiple of ROW_PIXELS pixels.
+`rpicam-vid` writes uncompressed pictures to ffmpeg; without it, the package picamera2 is used. For the codec `yuv420`,
+as for `mjpeg`, rpicam-vid asks libcamera for the colour space of JPEG in every size (Sycc: full range, the matrix of
+BT.601), and for Rec709 or Smpte170m, which have a limited range, only for other codecs: `get_colourspace_flags` in
+apps/rpicam_vid.cpp and `ConfigureVideo` in core/rpicam_app.cpp of rpicam-apps. Rows have a multiple of ROW_PIXELS
+pixels.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def event(number: int = 0, kind: str = "on", rule: str = "visitor", **details: A
     return Event(f"{rule}-{number}", rule, "door", kind, 1000.0 + number, "person", 0.9, number, details)
 
 
-def until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+def until(condition: Callable[[], object], timeout_s: float = 40.0) -> None:
     """Wait until the condition holds; fail if it does not within the time."""
     deadline = time.monotonic() + timeout_s
     while not condition():
@@ -155,7 +155,7 @@ class Subscriber:
         self.client.on_message = self._on_message
         self.client.connect("127.0.0.1", port)
         self.client.loop_start()
-        assert self.subscribed.wait(5)
+        assert self.subscribed.wait(40)
 
     def _on_connect(self, client: paho.Client, *_: Any) -> None:
         client.subscribe(self._topic, 1)

@@ -111,7 +111,7 @@ def test_closing_does_not_wait_for_a_command_that_hangs(tmp_path: Path) -> None:
     until(lambda: file.exists() and file.read_text().strip())
     begun = time.monotonic()
     sink.close(0.3)
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 15, "and not the minute of the command"
     until(lambda: not runs(int(file.read_text())))
 
 

@@ -169,8 +169,11 @@ import pathlib, resource, sys, time
 from edgekit.device.live.sinks import disk_queue
 disk_queue.RETRY_S = 0.05
 queue = disk_queue.DiskQueue(pathlib.Path(sys.argv[1]))
-resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
-for number in range(100):
+queue.put(b"%0100d" % 0)
+while queue._unwritten():
+    time.sleep(0.01)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))  # in the middle of a record
+for number in range(1, 100):
     queue.put(b"%0100d" % number)
 while not queue.problem:
     time.sleep(0.01)
@@ -183,6 +186,7 @@ queue.put(b"last")
 queue.close()
 queue = disk_queue.DiskQueue(pathlib.Path(sys.argv[1]))
 assert len(queue) == 101, len(queue)
+assert [queue.after(each)[1] for each in queue._sequences[:98]] == [b"%0100d" % each for each in range(1, 99)]
 """
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False, timeout=30

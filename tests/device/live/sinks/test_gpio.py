@@ -64,7 +64,7 @@ def test_a_pulse_for_each_event(tmp_path: Path, pins: object) -> None:
             until(lambda: pin.state)
             begun = time.monotonic()
             until(lambda: not pin.state)
-            assert time.monotonic() - begun < 0.5
+            assert time.monotonic() - begun < 5
 
 
 def test_pins_that_cannot_be_used(tmp_path: Path, pins: object, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,17 +65,17 @@ def delivers_while_killed(folder: Path, kills: int) -> tuple[int, Subscriber]:
             broker.kill()
             time.sleep(choose.uniform(0, 0.3))
             broker.start()
-        until(lambda: len(subscriber.arrived) == count and not sink.status().waiting, 60)
+        until(lambda: len(subscriber.arrived) == count and not sink.status().waiting, 300)
         assert sink.status().sent == count and sink.status().failed == 0
     subscriber.close()
     return count, subscriber
 
 
 def check_once(count: int, subscriber: Subscriber, kills: int) -> None:
-    """Every event arrived in order. Repetitions have a known id; nearly all are mosquitto's own, as its flag says."""
+    """Every event arrived in order. Repetitions have a known id, and are those that were under way in a kill."""
     assert subscriber.order == [f"visitor-{number}" for number in range(count)]
     repeated = sum(subscriber.arrived.values()) - count
-    assert repeated - subscriber.redelivered <= 5 * kills
+    assert repeated - subscriber.redelivered <= mqtt.IN_FLIGHT * kills
     assert len({payload for _, payload, _ in subscriber.messages}) == count, "a repetition has the same bytes"
 
 
@@ -158,8 +158,9 @@ def test_events_wait_for_the_broker_over_a_restart(tmp_path: Path) -> None:
             sink.send(event(number))
         until(lambda: sink.status().state == "retrying")
         assert sink.status().waiting == 5 and f"nothing listens on 127.0.0.1:{port}" in sink.status().detail
-        with pytest.raises(ResourceError, match="this queue is in use"):
-            open_sink(f"mqtt://127.0.0.1:{port}/edgekit", context(tmp_path)).start()
+        for begin in ("check", "start"):
+            with pytest.raises(ResourceError, match="this queue is in use"):
+                getattr(open_sink(f"mqtt://127.0.0.1:{port}/edgekit", context(tmp_path)), begin)()
     Broker(folder, listener=f"allow_anonymous true\nlistener {port} 127.0.0.1\n")
     subscriber = Subscriber(port)
     with started(open_sink(f"mqtt://127.0.0.1:{port}/edgekit", context(tmp_path))):

@@ -124,7 +124,7 @@ def test_events_arrive_signed_and_in_order(tmp_path: Path, server: Server, monke
 
 
 def stall(handler: http.server.BaseHTTPRequestHandler) -> None:
-    time.sleep(0.8)
+    time.sleep(1.5)
 
 
 def drip(handler: http.server.BaseHTTPRequestHandler) -> None:
@@ -158,7 +158,8 @@ def babble(handler: http.server.BaseHTTPRequestHandler) -> None:
 def test_what_fails_is_sent_again(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, answer: Any, detail: str
 ) -> None:
-    monkeypatch.setattr(webhook, "REQUEST_S", 0.7)
+    if answer in (stall, drip):
+        monkeypatch.setattr(webhook, "REQUEST_S", 1.0)
     server.answers = [200, answer, answer]
     details = set()
     with started(open_sink(f"http://127.0.0.1:{server.port}/", context(tmp_path))) as sink:

@@ -33,7 +33,7 @@ def source_of(address: str, raw: RawSpec = PICTURE, **options: Any) -> Source:
     return open_source(address, SourceOptions(**options), raw)
 
 
-def frames_of(source: Source, count: int, within_s: float = 20.0) -> list[Frame]:
+def frames_of(source: Source, count: int, within_s: float = 40.0) -> list[Frame]:
     """The next frames, fewer only if the source ends."""
     frames: list[Frame] = []
     deadline = time.monotonic() + within_s
@@ -46,7 +46,7 @@ def frames_of(source: Source, count: int, within_s: float = 20.0) -> list[Frame]
     return frames
 
 
-def status_with(source: Source, within_s: float = 20.0, **expected: Any) -> SourceStatus:
+def status_with(source: Source, within_s: float = 40.0, **expected: Any) -> SourceStatus:
     """The status, once it has these values. Frames that arrive meanwhile are taken."""
     deadline = time.monotonic() + within_s
     while True:

