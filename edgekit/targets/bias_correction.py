@@ -10,25 +10,34 @@ is corrected alike for every target. Other networks are left as they are, and so
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgekit.targets import model_file
+from edgekit.targets import layers, model_file
+from edgekit.targets.jobs import ConversionJob, ConversionStep
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-LEVELS = 127
-FIRST_LEVELS = {"openvino": 63}
-"""Levels of one sign of the first layer's weights if a target has fewer than `LEVELS`: NNCF uses half of the range
-there, because processors without VNNI add two products in 16 bits."""
+Grid = tuple[float, float]
+"""The levels of one sign to which the weights of the first layer, and of all others, are rounded for each channel."""
+PLAIN: Grid = (127, 127)
+GRIDS: dict[tuple[str, str], Grid] = {
+    ("openvino", "int8"): (63.5, 127),  # NNCF halves the range of the first layer: without VNNI, it would overflow
+    ("openvino", "w8"): (128, 128),
+}
+"""The grids of targets and precisions that do not have the plain one."""
+CORRECTED = ("int8", "w8", "dynamic", "int16x8")
+PER_TENSOR = (("onnx", "dynamic"),)
+"""ONNX Runtime gives the weights of a convolution one scale there, so that their errors are others."""
 MIN_SHIFT = 0.1
 """A network is corrected if the shift of a channel is at least this share of the standard deviation of its outputs."""
 DEAD = 1e-3
@@ -65,67 +74,115 @@ class _Channels:
         return float((np.abs(self.shift)[alive] / deviation[alive]).max(initial=0.0))
 
 
-def correct(model_folder: Path, inputs: np.ndarray, out: Path, target: str = "") -> float:
-    """Save the network with corrected biases in `out`, if it needs them; otherwise write nothing.
+@dataclass(frozen=True)
+class CorrectedJobs:
+    """The jobs of a network, and the largest shift of a channel as a share of its standard deviation.
 
-    Parameters
-    ----------
-    model_folder
-        A saved network: of PyTorch, or an ONNX file. Other networks are not corrected.
-    inputs
-        Calibration samples as the network takes them, (n, …), float32, of which at most `MAX_SAMPLES` are used.
-    target
-        The target whose int8 files the biases are for, which may round the first layer more coarsely; empty: any.
+    The shift is 0 if nothing is corrected.
+    """
 
-    Returns
-    -------
-    float
-        The largest shift of a channel, as a share of its standard deviation, or 0 if nothing was corrected.
+    jobs: tuple[ConversionJob, ...]
+    largest_shift: float = 0.0
+
+
+def correct_jobs(jobs: Sequence[ConversionJob], inputs: np.ndarray, folder: Path) -> CorrectedJobs:
+    """Save corrected networks in `folder`, and let the steps that need them convert these.
+
+    `jobs` are those of one network, and `inputs` its calibration samples as the network takes them, (n, …), float32.
+    """
+    chosen = [(job.target, step) for job in jobs for step in job.steps if _is_corrected(job.target, step)]
+    if not chosen:
+        return CorrectedJobs(tuple(jobs))
+    network = chosen[0][1].model_folder
+    grids = {step.out: GRIDS.get((target, step.precision), PLAIN) for target, step in chosen}
+    folders = {
+        grid: folder / f"{jobs[0].model}-biases-{number}"
+        for number, grid in enumerate(dict.fromkeys((PLAIN, *grids.values())))
+    }
+    try:
+        largest = correct(network, inputs, folders[PLAIN])
+        if largest:
+            for grid in list(folders)[1:]:
+                correct(network, inputs, folders[grid], grid, min_shift=0.0)
+    except Exception as error:  # a user's network may raise anything, and its files can be made without a correction
+        print(f"{jobs[0].model}: biases could not be corrected: {type(error).__name__}: {error}", file=sys.stderr)
+        largest = 0.0
+    if not largest:
+        return CorrectedJobs(tuple(jobs))
+    changed = (
+        replace(
+            job,
+            steps=tuple(
+                replace(step, corrected=folders[grids[step.out]]) if step.out in grids else step for step in job.steps
+            ),
+        )
+        for job in jobs
+    )
+    return CorrectedJobs(tuple(changed), largest)
+
+
+def _is_corrected(target: str, step: ConversionStep) -> bool:
+    """Return whether all weights of the step's file are rounded to int8, and nothing else chose its biases."""
+    return (
+        step.precision in CORRECTED
+        and (target, step.precision) not in PER_TENSOR
+        and step.method == "ptq"
+        and not layers.float_tail(step.model_folder)
+    )
+
+
+def correct(
+    model_folder: Path, inputs: np.ndarray, out: Path, grid: Grid = PLAIN, min_shift: float = MIN_SHIFT
+) -> float:
+    """Save the network with biases for weights on `grid` in `out`, unless all shifts are less than `min_shift`.
+
+    Returns the largest shift of a channel as a share of its standard deviation, or 0 if nothing was saved. Only
+    networks of PyTorch and ONNX files are corrected.
     """
     from edgekit.models import store
     from edgekit.models.reparameterize import is_mergeable
 
     chosen = inputs[np.unique(np.linspace(0, len(inputs) - 1, min(len(inputs), MAX_SAMPLES)).round().astype(int))]
-    first, source = FIRST_LEVELS.get(target, LEVELS), model_file.read(model_folder)
+    source = model_file.read(model_folder)
     if source is not None:
         if source.source.kind != "onnx" or source.is_quantized or model_file.tensor_names(model_folder):
             return 0.0
-        return _correct_onnx(source, chosen, out, first)
+        return _correct_onnx(source, chosen, out, grid, min_shift)
     module, spec = store.load(model_folder)
     if spec.source is not None or (is_mergeable(module) and not spec.reparameterized):
         return 0.0  # an exported graph, or branches that are merged, so that other weights are rounded
-    share = _correct_torch(module, chosen, first)
+    share = _correct_torch(module, chosen, grid, min_shift)
     if share:
         store.save(out, module, spec)
     return share
 
 
-def rounding_error(weights: np.ndarray, levels: int = LEVELS) -> np.ndarray:
+def rounding_error(weights: np.ndarray, levels: float = 127) -> np.ndarray:
     """Return the change of weights (output channels, …) by symmetric rounding with a scale for each channel."""
     rows = weights.reshape(len(weights), -1).astype(np.float64)
     scale = np.abs(rows).max(1, keepdims=True) / levels
     scale[scale == 0] = 1
-    error: np.ndarray = (np.round(rows / scale) * scale - rows).reshape(weights.shape).astype(weights.dtype)
+    error: np.ndarray = (np.floor(rows / scale + 0.5) * scale - rows).reshape(weights.shape).astype(weights.dtype)
     return error
 
 
-def _largest(layers: Iterable[_Channels]) -> float:
-    """Return the largest share of all layers if it is large enough to correct the network, otherwise 0."""
-    largest = max((layer.largest_share for layer in layers), default=0.0)
-    return largest if largest >= MIN_SHIFT else 0.0
+def _largest(by_layer: Iterable[_Channels], min_shift: float) -> float:
+    """Return the largest share of all layers if it is at least `min_shift`, otherwise 0."""
+    largest = max((each.largest_share for each in by_layer), default=0.0)
+    return largest if largest >= min_shift else 0.0
 
 
-def _correct_torch(module: nn.Module, inputs: np.ndarray, first_levels: int) -> float:
+def _correct_torch(module: nn.Module, inputs: np.ndarray, grid: Grid, min_shift: float) -> float:
     """Correct a network in place: the bias of each layer, or that of the batch norm that follows it."""
     import torch
 
     from edgekit.models.eager import single_thread
 
-    recorder = _Recorder(first_levels)
+    recorder = _Recorder(grid)
     with recorder.attached(module), single_thread(), torch.inference_mode():
         for sample in inputs:
             module(torch.from_numpy(sample[None]))
-    largest = _largest(recorder.layers.values())
+    largest = _largest(recorder.layers.values(), min_shift)
     if largest:
         with torch.no_grad():
             for layer, channels in recorder.layers.items():
@@ -138,9 +195,9 @@ def _correct_torch(module: nn.Module, inputs: np.ndarray, first_levels: int) -> 
 class _Recorder:
     """Records how rounding changes the outputs of convolutions and dense layers, and which batch norm follows each."""
 
-    def __init__(self, first_levels: int) -> None:
+    def __init__(self, grid: Grid) -> None:
         self.layers: dict[nn.Module, _Channels] = {}
-        self._levels = first_levels
+        self._levels, self._other_levels = grid
         self._errors: dict[nn.Module, Tensor] = {}
         self._norms: dict[nn.Module, nn.Module] = {}
         self._last: tuple[nn.Module, Tensor] | None = None
@@ -174,7 +231,8 @@ class _Recorder:
             import torch
 
             error = rounding_error(layer.weight.detach().numpy(), self._levels)
-            self._errors[layer], self.layers[layer], self._levels = torch.from_numpy(error), _Channels(), LEVELS
+            self._errors[layer], self.layers[layer] = torch.from_numpy(error), _Channels()
+            self._levels = self._other_levels
         weight, bias = layer.weight.data, layer.bias
         layer.weight.data, layer.bias = self._errors[layer], None
         try:
@@ -198,7 +256,7 @@ def _rows(layer: nn.Module, outputs: torch.Tensor) -> np.ndarray:
     return rows
 
 
-def _correct_onnx(source: model_file.ModelFile, inputs: np.ndarray, out: Path, first_levels: int) -> float:
+def _correct_onnx(source: model_file.ModelFile, inputs: np.ndarray, out: Path, grid: Grid, min_shift: float) -> float:
     """Correct the convolutions and dense layers of an ONNX file that have a bias."""
     import onnx
     from onnx import numpy_helper
@@ -211,8 +269,8 @@ def _correct_onnx(source: model_file.ModelFile, inputs: np.ndarray, out: Path, f
     nodes = [node for node in model.graph.node if _has_own_bias(node, constants, uses)]
     if not nodes:
         return 0.0
-    by_layer = _measure_onnx(model, nodes, source, inputs, first_levels)
-    largest = _largest(by_layer)
+    by_layer = _measure_onnx(model, nodes, source, inputs, grid)
+    largest = _largest(by_layer, min_shift)
     if largest:
         for node, channels in zip(nodes, by_layer, strict=True):
             bias = constants[node.input[2]]
@@ -233,7 +291,7 @@ def _has_own_bias(node: Any, constants: Mapping[str, Any], uses: Mapping[str, in
 
 
 def _measure_onnx(
-    model: Any, nodes: Sequence[Any], source: model_file.ModelFile, inputs: np.ndarray, first_levels: int
+    model: Any, nodes: Sequence[Any], source: model_file.ModelFile, inputs: np.ndarray, grid: Grid
 ) -> list[_Channels]:
     """Run a copy of the model in which each node has a twin with the errors of its weights, and no bias."""
     import onnx
@@ -247,9 +305,7 @@ def _measure_onnx(
     for number, node in enumerate(nodes):
         weights = numpy_helper.to_array(constants[node.input[1]])
         axis = int(node.op_type == "Gemm" and not any(each.name == "transB" and each.i for each in node.attribute))
-        error = np.moveaxis(
-            rounding_error(np.moveaxis(weights, axis, 0), LEVELS if number else first_levels), 0, axis
-        )
+        error = np.moveaxis(rounding_error(np.moveaxis(weights, axis, 0), grid[min(number, 1)]), 0, axis)
         twin = onnx.NodeProto()
         twin.CopyFrom(node)
         twin.name, (error_name, change) = f"twin_{number}", (f"{kind}_{number}" for kind in ("error", "change"))
