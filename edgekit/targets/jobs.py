@@ -106,7 +106,8 @@ class ConversionStep:
 
     `nncf_folder` is set if the quantize stage fine-tuned the network (QAT). `fold` says that the file should take the
     bytes of a raw sample (for targets in `FOLD_PREPROCESS`), and `sparse` that weights may be stored as sparse tensors
-    (for targets in `SPARSE_WEIGHTS`).
+    (for targets in `SPARSE_WEIGHTS`). `corrected` is the folder of the same network with other biases, from which the
+    file is made (`edgekit.targets.bias_correction`).
     """
 
     precision: str
@@ -117,6 +118,7 @@ class ConversionStep:
     quantization: Quantization = MINMAX
     fold: bool = False
     sparse: bool = False
+    corrected: Path | None = None
 
     @property
     def key(self) -> str:
@@ -153,6 +155,7 @@ class ConversionJob:
                     "quantization": step.quantization.to_json(),
                     "fold": step.fold,
                     "sparse": step.sparse,
+                    "corrected": str(step.corrected) if step.corrected else None,
                 }
                 for step in self.steps
             ],
@@ -174,6 +177,7 @@ class ConversionJob:
                     quantization=Quantization.from_json(step["quantization"]),
                     fold=step["fold"],
                     sparse=step["sparse"],
+                    corrected=Path(step["corrected"]) if step["corrected"] else None,
                 )
                 for step in fields["steps"]
             ),

@@ -43,7 +43,8 @@ def convert(job_file: str) -> int:
             try:
                 flags = {name: True for name in ("fold", "sparse") if getattr(step, name)}
                 options = (step.nncf_folder, step.quantization)
-                files = target.convert(step.model_folder, step.precision, calibration, step.out, *options, **flags)
+                folder = step.corrected or step.model_folder
+                files = target.convert(folder, step.precision, calibration, step.out, *options, **flags)
                 files = replace(files, head=read_spec(step.model_folder).head)
                 # if the file crashes its interpreter, it should crash this process
                 evaluate.file_outputs(step.precision, job.target, step.out, files, calibration[:1])

@@ -20,7 +20,7 @@ from edgekit.stages.convert import boundary_checks, calibration_check, numerics,
 from edgekit.stages.convert.checker import BoundaryChecker
 from edgekit.stages.convert.config import LIBRARIES, ConvertConfig
 from edgekit.stages.convert.plan import SPEC, distinct_networks
-from edgekit.targets import evaluate, launch
+from edgekit.targets import bias_correction, evaluate, launch
 from edgekit.targets.jobs import ConversionJob
 
 if TYPE_CHECKING:
@@ -46,8 +46,11 @@ def convert(source: Artifact, data: Data, config: ConvertConfig, out: Path) -> A
         scratch = Path(folder)
         calibration = scratch / "calibration.npy"
         samples = evaluate.spread_samples(data.calibration, config.calibration_samples)
-        np.save(calibration, evaluate.network_inputs(samples, steps), allow_pickle=False)
-        jobs = [job for network in to_convert for job in network.jobs(config, calibration, out)]
+        calibration_inputs = evaluate.network_inputs(samples, steps)
+        np.save(calibration, calibration_inputs, allow_pickle=False)
+        jobs, corrected = _correct_biases(
+            [network.jobs(config, calibration, out) for network in to_convert], calibration_inputs, scratch
+        )
         records, seconds = _convert_all(jobs, checkers, scratch, config, checks)
     boundary_rows = [*plan.merged_rows(source, to_convert), *checks.result()]
     variants = [record for record in records if plan.is_converted(record)]
@@ -60,7 +63,8 @@ def convert(source: Artifact, data: Data, config: ConvertConfig, out: Path) -> A
     notes += [f"{one['name']}: sparse_weights: {one['sparse_weights']}" for one in variants if "sparse_weights" in one]
     last_of = {one["name"]: one["boundaries"][-1] for one in variants}
     amplifying = [f"{name}: {last['conditioning']}" for name, last in last_of.items() if "conditioning" in last]
-    for note in amplifying:
+    notes += corrected
+    for note in (*corrected, *amplifying):
         print(f"convert: {note}")
     notes += amplifying
     artifacts.write_json(out / VARIANTS, [_machine_independent(variant) for variant in variants])
@@ -81,6 +85,23 @@ def convert(source: Artifact, data: Data, config: ConvertConfig, out: Path) -> A
         },
         libraries=LIBRARIES,
     )
+
+
+def _correct_biases(
+    jobs_by_network: list[list[ConversionJob]], inputs: np.ndarray, scratch: Path
+) -> tuple[list[ConversionJob], list[str]]:
+    """Return all jobs, with corrected biases for the networks that need them, and a note for each such network."""
+    jobs: list[ConversionJob] = []
+    notes = []
+    for network_jobs in jobs_by_network:
+        corrected = bias_correction.correct_jobs(network_jobs, inputs, scratch)
+        jobs += corrected.jobs
+        if corrected.largest_shift:
+            notes.append(
+                f"{network_jobs[0].model}: rounding its weights to int8 moves the mean of a channel by up to "
+                f"{100 * corrected.largest_shift:.0f} % of its standard deviation; biases were corrected for this"
+            )
+    return jobs, notes
 
 
 def check_inputs_and_answers(checker: BoundaryChecker, data: Data) -> Iterator[dict[str, Any]]:
