@@ -22,6 +22,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     if before is None:
         return [row["family"], row["package"], "", "", "", "", f"{row['state']}: {row['refusal']}"]
     result = row["state"]
+    masks = "" if before["masks"] is None else f", masks overlap by {before['masks']:.4f}"
     if after["missing"] or after["additional"]:
         counts = f"{after['missing']} of {after['boxes']} missing, {after['additional']} additional"
         result += f"; after it {counts}"
@@ -33,6 +34,6 @@ def _cells(row: dict[str, Any]) -> list[str]:
         row["form"],
         "yes" if row["is_cut"] else "no",
         f"{before['boxes']} in {before['pictures']} pictures",
-        f"{before['pixels']:.2g} px, {before['score']:.1g}",
+        f"{before['pixels']:.2g} px, {before['score']:.1g}{masks}",
         result,
     ]

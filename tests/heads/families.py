@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from edgekit.core.tasks import Task
+
 Steps = list[dict[str, Any]]
 BYTES_TO_ONE: Steps = [{"step": "scale", "factor": 1 / 255}]
 LABELS = ("RBC", "WBC", "Platelets")
@@ -29,7 +31,9 @@ class Family:
     suppresses
         Whether the file itself suppresses boxes, so that there are none to compare before suppression.
     labels, keypoints
-        The classes, and the names of the keypoints of a face, if it finds faces.
+        The classes, and the names of the keypoints of an object.
+    has_masks
+        Whether each box has a mask.
     """
 
     name: str
@@ -41,6 +45,12 @@ class Family:
     suppresses: bool = False
     labels: tuple[str, ...] = LABELS
     keypoints: tuple[str, ...] = ()
+    has_masks: bool = False
+
+    @property
+    def task(self) -> Task:
+        """The task of the bundle."""
+        return "instance_masks" if self.has_masks else "keypoints" if self.keypoints else "detection"
 
 
 BYTES: Steps = []
@@ -56,6 +66,7 @@ FACES = {
     "labels": ("face",),
     "keypoints": ("left eye", "right eye", "nose", "mouth", "left ear", "right ear"),
 }
+JOINTS = tuple(f"joint {number}" for number in range(17))
 SQUARE, LARGE = (192, 192), (640, 640)
 
 FAMILIES = (
@@ -69,6 +80,10 @@ FAMILIES = (
     Family("YOLO12", ULTRALYTICS, "yolo12n"),
     Family("YOLO26", ULTRALYTICS, "yolo26n"),
     Family("YOLO26 end-to-end", ULTRALYTICS, "yolo26n end-to-end"),
+    Family("YOLO11-pose", ULTRALYTICS, "yolo11n-pose", keypoints=JOINTS),
+    Family("YOLO26-pose end-to-end", ULTRALYTICS, "yolo26n-pose end-to-end", keypoints=JOINTS),
+    Family("YOLO11-seg", ULTRALYTICS, "yolo11n-seg", has_masks=True),
+    Family("YOLO26-seg end-to-end", ULTRALYTICS, "yolo26n-seg end-to-end", has_masks=True),
     Family("YOLOX", LIBREYOLO, "yolox", SQUARE, BGR_BYTES),
     Family("YOLOv7", LIBREYOLO, "yolo7", SQUARE),
     Family("YOLOv9 of libreyolo", LIBREYOLO, "yolo9"),

@@ -16,7 +16,7 @@ from edgekit.core.errors import EdgekitError
 from edgekit.runner import load
 from edgekit.runner.inputs.picture import fit_picture
 from tests.heads.compare import Comparison, compare
-from tests.heads.families import Family
+from tests.heads.families import FACES_PEER, Family
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / "build" / "heads" / "bin" / "python"
@@ -78,7 +78,7 @@ def pictures(archive: Path, size: tuple[int, int], count: int, first: int) -> np
 def prepare(family: Family, home: Path, archive: Path) -> None:
     """Write the job and the pictures of a family for its package."""
     np.save(home / "calibration.npy", pictures(archive, family.size, CALIBRATION, 0))
-    shown = faces(family.size) if family.keypoints else pictures(archive, family.size, PICTURES, 0)
+    shown = faces(family.size) if family.peer == FACES_PEER else pictures(archive, family.size, PICTURES, 0)
     np.save(home / "pictures.npy", shown)
     job = {
         "network": family.model, "name": family.file, "size": family.size, "labels": family.labels, "least": LEAST,
@@ -120,27 +120,40 @@ def compared(family: Family, home: Path, answers: dict[str, Any]) -> Measured:
     file = home / family.file
     try:
         detector = detector_bundle.convert(
-            file, file.suffix[1:], home / "bundle", samples, family.steps, list(family.labels), family.keypoints
+            file, file.suffix[1:], home / "bundle", samples, family.steps, list(family.labels), family.keypoints,
+            family.task,
         )  # fmt: skip
     except EdgekitError as error:
         return Measured(family.name, answers["package"], refusal=str(error).removeprefix(f"{file}: "))
     found = {}
+    masks = np.load(home / "masks.npz") if family.has_masks else {}
     if family.suppresses:
         answers = {**answers, "candidates": answers["boxes"]}
     for key, overlap in (("candidates", 1.0), ("boxes", 1.0 if detector.facts["suppressed"] else OVERLAP)):
         model = load(detector.bundled(LEAST, MOST, overlap), trial=False)
-        own = [_as_rows(model.predict(sample).boxes, family) for sample in samples]
+        boxes = [model.predict(sample).boxes for sample in samples]
+        own = [_inside(_as_rows(each, family), family) for each in boxes]
         expected = [_inside(rows, family) for rows in answers[key]]
-        found[key] = compare(own, expected, LEAST)
+        pairs = [(_masks(each, family), masks[f"{key} {number}"]) for number, each in enumerate(boxes) if masks]
+        found[key] = compare(own, expected, LEAST, pairs, has_one_class=family.task != "detection")
     return Measured(family.name, answers["package"], detector.facts.get("decoding", ""), detector.is_cut, **found)
 
 
-def _inside(rows: list[list[float]], family: Family) -> np.ndarray:
-    """Return boxes (n, 6 + 2 · keypoints) with their sides moved to the edge of the picture, as not all packages do."""
+def _inside(rows: Any, family: Family) -> np.ndarray:
+    """Return boxes (n, 6 + 2 · keypoints) with what lies outside moved to the edge of the picture.
+
+    Not all packages do that with the sides of boxes, and edgekit does not do it with keypoints.
+    """
     table = np.array(rows, dtype=np.float64).reshape(-1, 6 + 2 * len(family.keypoints))
     height, width = family.size
-    table[:, :4] = np.clip(table[:, :4], 0, [width, height, width, height])
+    places = [column for column in range(table.shape[1]) if column not in (4, 5)]
+    table[:, places] = np.clip(table[:, places], 0, [width, height] * (len(places) // 2))
     return table
+
+
+def _masks(boxes: Any, family: Family) -> np.ndarray:
+    """Return the masks of the boxes of a bundle (n, height, width)."""
+    return np.array([each.mask.in_picture(family.size) for each in boxes], dtype=bool).reshape(-1, *family.size)
 
 
 def _as_rows(boxes: Any, family: Family) -> np.ndarray:

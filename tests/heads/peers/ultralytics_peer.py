@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import calibration
 import numpy as np
@@ -10,7 +11,7 @@ import peer
 import ultralytics
 from torch import nn
 from ultralytics import RTDETR, YOLO
-from ultralytics.nn.tasks import DetectionModel, RTDETRDetectionModel
+from ultralytics.nn.tasks import DetectionModel, PoseModel, RTDETRDetectionModel, SegmentationModel
 
 SUPPRESSION = {"": None, "end-to-end": False, "suppressed": True}
 """The option `nms` of an export: none, a network without suppression, or the suppression in the file."""
@@ -24,9 +25,10 @@ def answer(job: peer.Job) -> peer.Answers:
     name, _, word = job.network.partition(" ")
     is_set, suppression = name.startswith("rtdetr"), SUPPRESSION[word]
     wrapper = (RTDETR if is_set else YOLO)(f"{name}.yaml")
-    build = RTDETRDetectionModel if is_set else DetectionModel
+    builders: dict[str, Any] = {"detect": DetectionModel, "pose": PoseModel, "segment": SegmentationModel}
+    build = RTDETRDetectionModel if is_set else builders[wrapper.task]
     network = build(f"{name}.yaml", nc=len(job.labels), verbose=False)
-    network.args, network.task, network.names = wrapper.model.args, "detect", dict(enumerate(job.labels))
+    network.args, network.task, network.names = wrapper.model.args, wrapper.task, dict(enumerate(job.labels))
     wrapper.model = network.eval()
     batches = [batch / 255 for batch in job.batches()]
     run = lambda: [network.predict(batch) for batch in batches]  # noqa: E731
@@ -38,15 +40,26 @@ def answer(job: peer.Job) -> peer.Answers:
     Path(exported).replace(job.file)
     job.say("exported")
 
+    masks: list[np.ndarray] = []
+
     def predict(picture: np.ndarray, overlap: float) -> peer.Boxes:
         [result] = wrapper.predict(
             picture[..., ::-1], imgsz=list(job.size), conf=job.least, iou=overlap, max_det=job.most, verbose=False,
             **({"nms": False} if suppression is False else {}),
         )  # fmt: skip
-        boxes: peer.Boxes = result.boxes.data.tolist()
+        table = result.boxes.data.numpy()
+        if result.masks is not None:
+            masks.append(result.masks.data.numpy().astype(bool))
+        if result.keypoints is not None:
+            table = np.concatenate([table, result.keypoints.data[..., :2].flatten(1).numpy()], axis=1)
+        boxes: peer.Boxes = table.tolist()
         return boxes
 
-    return peer.answers(f"ultralytics {ultralytics.__version__}", job, predict)
+    found = peer.answers(f"ultralytics {ultralytics.__version__}", job, predict)
+    if masks:
+        names = [f"{key} {number}" for key in ("candidates", "boxes") for number in range(len(job.pictures()))]
+        np.savez_compressed(job.file.with_name("masks.npz"), **dict(zip(names, masks, strict=True)))
+    return found
 
 
 def _last_layers(network: nn.Module, is_set: bool) -> dict[nn.Module, list[calibration.Channels]]:

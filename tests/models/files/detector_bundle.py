@@ -37,6 +37,8 @@ class ConvertedDetector:
         Whether its decoding was cut off.
     keypoints
         The names of the keypoints of a box.
+    task
+        The task of the bundle.
     """
 
     target: str
@@ -49,6 +51,7 @@ class ConvertedDetector:
     converted: launch.ConvertedStep
     folder: Path
     keypoints: Sequence[str] = ()
+    task: Task = "detection"
 
     def bundled(self, least: float, most: int, overlap: float | None = None) -> Path:
         """Return the bundle; `overlap` is by default what a run gives it, 1 for boxes that are already selected."""
@@ -57,7 +60,7 @@ class ConvertedDetector:
         overlap = (1.0 if self.facts["suppressed"] else 0.5) if overlap is None else overlap
         manifest = Manifest(
             name="cells", version="1.0.0", target=self.target, variant=f"baseline-fp32-{self.target}",
-            task="keypoints" if self.keypoints else "detection", inputs=files.inputs, outputs=files.outputs,
+            task=self.task, inputs=files.inputs, outputs=files.outputs,
             raw=RawSpec("image", self.pictures.shape[1:], "uint8"),
             keypoints={"names": list(self.keypoints), "skeleton": []} if self.keypoints else None,
             preprocess=self.steps, labels=self.labels, model_files=sorted(content),
@@ -78,11 +81,11 @@ def convert(
     steps: list[dict[str, Any]],
     labels: list[str],
     keypoints: Sequence[str] = (),
+    task: Task = "detection",
 ) -> ConvertedDetector:
     """Convert the detector at `path` for a target, with pictures (n, height, width, 3) of bytes."""
     cut = home / "cut" / path.name
     cut.parent.mkdir(parents=True)
-    task: Task = "keypoints" if keypoints else "detection"
     outputs, facts = logits_and_facts(
         open_file(path, steps), pictures, classes=len(labels), timeout_s=LIMIT_S, threads=1, task=task,
         keypoints=len(keypoints), cut_file=cut,
@@ -99,7 +102,8 @@ def convert(
     job = ConversionJob("baseline", target, home / "calibration.npy", (step,))
     [converted] = launch.convert(job, home, LIMIT_S, threading.Event())
     assert isinstance(converted, launch.ConvertedStep), converted
-    is_cut = cut.exists() and [each.name for each in onnx.load(cut).graph.output] == [BOXES, SCORES]
+    is_cut = cut.exists() and [each.name for each in onnx.load(cut).graph.output][:2] == [BOXES, SCORES]
     return ConvertedDetector(
-        target, pictures, outputs, steps, labels, facts, is_cut, converted, home / "fp32", keypoints
+        target, pictures, outputs, steps, labels, facts, is_cut, converted, home / "fp32", keypoints,
+        task,
     )  # fmt: skip
