@@ -132,7 +132,7 @@ def test_a_detector_gets_the_geometry_of_its_exporter(tmp_path: Path) -> None:
     assert "classes" not in section
 
 
-@pytest.mark.parametrize("form", ["yolo", "coco"])
+@pytest.mark.parametrize("form", ["yolo", pytest.param("coco", marks=pytest.mark.long)])
 def test_a_file_for_keypoints_gets_the_source_that_reads_them(form: str, tmp_path: Path) -> None:
     posed.WRITERS[form](tmp_path / "data", posed.pictures(24, fixed=True))
     keypoint_heads.save_known(tmp_path / "net.onnx")
@@ -143,7 +143,7 @@ def test_a_file_for_keypoints_gets_the_source_that_reads_them(form: str, tmp_pat
     assert values["preprocess"] == painted.ZERO_TO_ONE and "distill" not in values
 
 
-@pytest.mark.parametrize("form", ["yolo", "coco"])
+@pytest.mark.parametrize("form", [pytest.param("yolo", marks=pytest.mark.long), "coco"])
 def test_a_file_for_instance_masks_gets_the_source_that_reads_them(form: str, tmp_path: Path) -> None:
     diamonds.WRITERS[form](tmp_path / "data", diamonds.pictures(24, fixed=True))
     mask_heads.save_known(tmp_path / "net.onnx")

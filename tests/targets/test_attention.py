@@ -67,12 +67,29 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
+QUICK = {
+    ("MultiheadAttention", "openvino"),
+    ("MultiheadAttention with a mask", "onnx"),
+    ("TransformerEncoderLayer", "onnx"),
+    ("TransformerEncoder with a mask", "tflite"),
+    ("TransformerEncoder with a mask", "openvino"),
+    ("filled with -inf", "tflite"),
+    ("filled with -inf", "openvino"),
+    ("filled with -1e9", "onnx"),
+}
+"""Each network on a target, and each target with a mask; the other pairs belong to `make long`."""
+CASES = [
+    pytest.param(name, target, marks=[] if (name, target) in QUICK else pytest.mark.long)
+    for name in NETWORKS
+    for target in ("openvino", "onnx", "tflite")
+]
+
+
 def network(name: str) -> nn.Module:
     return NETWORKS[name]().eval()
 
 
-@pytest.mark.parametrize("target", ["openvino", "onnx", "tflite"])
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(("name", "target"), CASES)
 def test_every_target_takes_it(name: str, target: str, tmp_path: Path) -> None:
     spec = store.ModelSpec(
         builder=f"{__name__}:network",

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import threading
+import importlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from edgekit.core.config import TARGETS
 from edgekit.models import store
-from edgekit.targets import evaluate, launch
-from edgekit.targets.jobs import ConversionJob, ConversionStep
+from edgekit.targets import evaluate
 from edgekit.targets.layers import with_followers
 
 SHAPE, GRID = (3, 32, 32), (1, 4, 4)
 KWARGS = {"backbone_kwargs": {"alpha": 0.5, "last": 32, "reduction": 32}}
 BUILDERS = {"padim": {"channels": 40}, "patchcore": {"patches": 40}}
+CASES = [("padim", "tflite"), ("padim", "openvino"), ("patchcore", "onnx")]
+CASES_LONG = [("patchcore", "tflite"), ("patchcore", "openvino"), ("padim", "onnx")]
 
 
 def pictures(count: int, seed: int) -> np.ndarray:
@@ -26,8 +26,9 @@ def pictures(count: int, seed: int) -> np.ndarray:
     return coarse.repeat(8, axis=2).repeat(8, axis=3)
 
 
-@pytest.mark.parametrize("name", BUILDERS)
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("name", "target"), [*CASES, *(pytest.param(*case, marks=pytest.mark.long) for case in CASES_LONG)]
+)
 def test_distances_beyond_the_calibrated_ones_are_not_clipped(name: str, target: str, tmp_path: Path) -> None:
     spec = store.ModelSpec(
         builder=f"edgekit.models.{name}:{name}",
@@ -43,21 +44,16 @@ def test_distances_beyond_the_calibrated_ones_are_not_clipped(name: str, target:
     normal = 0.1 * pictures(24, 0)
     network.fit_features(torch.from_numpy(normal).split(8))  # type: ignore[operator]
     store.save(tmp_path / "network", network, spec)
-    np.save(tmp_path / "calibration.npy", np.concatenate([normal[:16], pictures(1, 5)]))
-    steps = tuple(
-        ConversionStep(precision, method, tmp_path / "network", tmp_path / precision)
-        for precision, method in (("fp32", "float"), ("int8", "ptq"))
-    )
-    job = ConversionJob(name, target, tmp_path / "calibration.npy", steps)
+    calibration = np.concatenate([normal[:16], pictures(1, 5)])
+    converter = importlib.import_module(f"edgekit.targets.{target}.convert")
     new = np.concatenate([0.1 * pictures(4, 1), 0.9 * pictures(4, 2)])
     reference = evaluate.torch_outputs(tmp_path / "network", new).reshape(8, -1).max(axis=1)
-    for step, outcome in zip(steps, launch.convert(job, tmp_path, 240, threading.Event()), strict=True):
-        assert isinstance(outcome, launch.ConvertedStep), outcome
-        scores = evaluate.file_outputs(name, target, step.out, outcome.files, new).reshape(8, -1).max(axis=1)
-        share = 1e-4 if step.precision == "fp32" else 0.05
+    for precision, share in (("fp32", 1e-4), ("int8", 0.05)):
+        files = converter.convert(tmp_path / "network", precision, calibration, tmp_path / precision)
+        scores = evaluate.file_outputs(name, target, tmp_path / precision, files, new).reshape(8, -1).max(axis=1)
         np.testing.assert_allclose(scores, reference, rtol=0, atol=share * reference.max())
-        if step.precision == "int8":
-            assert any("select" in each or "CONV_2D" in each for each in outcome.files.float_ops)
+        if precision == "int8":
+            assert any("select" in each or "CONV_2D" in each for each in files.float_ops)
 
 
 def test_followers_are_all_that_use_a_result() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import zipfile
 from pathlib import Path
@@ -268,7 +269,7 @@ def test_mlflow_that_is_not_there_is_told_by_the_dry_run(config: Path, monkeypat
     [
         ("import os\nos.abort()\n", DataError, "data: crashes Python (SIGABRT)"),
         ("import sys\nsys.exit(3)\n", DataError, "samples_of_mine:make failed with {} (SystemExit: 3)"),
-        ("import time\ntime.sleep(60)\n", None, "took over 4 s"),
+        ("import time\ntime.sleep(60)\n", None, "took over 2 s"),
     ],
     ids=["crash", "exit", "too slow"],
 )
@@ -282,7 +283,7 @@ def test_a_look_that_dies_or_takes_long_harms_nobody(
             preflight.check(plan)
         assert message in str(caught.value)
     else:
-        assert message in str(preflight.check(plan, limit_s=4))
+        assert message in str(preflight.check(plan, limit_s=2))
 
 
 @pytest.mark.parametrize(
@@ -293,18 +294,15 @@ def test_a_look_that_dies_or_takes_long_harms_nobody(
             "raise type('Odd', (BaseException,), {})('ours')",
             "exit code 1; its last output was: nets_of_mine.Odd: ours",
         ),
-        ("import os; os._exit(0)", ModelError),
+        ("import os; os._exit(0)", None),
     ],
     ids=["interrupt", "no Exception", "_exit"],
 )
-def test_what_no_look_can_tell_is_told_as_such(body: str, message: Any, config: Path) -> None:
+def test_what_no_look_can_tell_is_told_as_such(body: str, message: str | None, config: Path) -> None:
     (config.parent / "nets_of_mine.py").write_text(f"def make():\n    {body}\n")
-    plan = load_plan(config, ["model.builder=nets_of_mine:make"])
-    if isinstance(message, str):
-        dry = CliRunner().invoke(app, ["run", str(config), "--dry-run", "--set", "model.builder=nets_of_mine:make"])
-        assert "\nNot checked: the preflight process " in dry.stdout and dry.stdout.rstrip().endswith(message)
-        return
     dry = CliRunner().invoke(app, ["run", str(config), "--dry-run", "--set", "model.builder=nets_of_mine:make"])
-    assert dry.exit_code == 4
-    with pytest.raises(message, match=r"nets_of_mine:make: ends Python with exit code 0.*os\._exit"):
-        preflight.check(plan)
+    if message:
+        assert "\nNot checked: the preflight process " in dry.stdout and dry.stdout.rstrip().endswith(message)
+    else:
+        assert dry.exit_code == 4
+        assert re.search(r"nets_of_mine:make: ends Python with exit code 0.*os\._exit", dry.output), dry.output

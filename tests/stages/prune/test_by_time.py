@@ -29,7 +29,7 @@ from tests.stages.prune import counted
 from tests.stages.quantize.conftest import decided
 
 STEPS = [{"step": "scale", "factor": 1 / 255}]
-OPTIONS = {"epochs": 8, "batch_size": 16, "learning_rate": 0.1, "augment": "none"}
+OPTIONS = {"epochs": 4, "batch_size": 16, "learning_rate": 0.1, "augment": "none"}
 GIVEN: dict[str, Any] = {
     "structured": "latency", "latency_ratio": 0.6, "steps": 2, "channel_multiple": 4, "epochs": 1, "batch_size": 16,
     "sparsity_steps": 1, "measure": False, "threads": 1, "targets": ["tflite"], "augment": "none",
@@ -143,17 +143,17 @@ def test_a_recorded_choice_is_followed_without_a_clock(
     run: Artifact, data: Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = run.path.parent
-    free = pruned(run, data, folder / ".prune.free", 100.0)
+    free = pruned(run, data, folder / ".prune.free", 100.0, **SHORT)
     replay.write(folder, {"prune": json.loads(free.file("decision.json").read_text())["measured"]})
     monkeypatch.setattr(latency, "time_models", refuse)
-    followed = pruned(run, data, folder / ".prune.followed", 100.0)
+    followed = pruned(run, data, folder / ".prune.followed", 100.0, **SHORT)
     assert followed.digest == free.digest
     assert (free.metrics["replayed"], followed.metrics["replayed"]) == (False, True)
     assert pruning.cuts_table(followed).title == "No cut was timed: the cuts come from a record"
 
 
 def test_the_shape_from_new_weights_stands_beside_what_was_fine_tuned(run: Artifact, data: Data) -> None:
-    found = pruned(run, data, run.path.parent / ".prune.scratch", 100.0, from_scratch=True)
+    found = pruned(run, data, run.path.parent / ".prune.scratch", 100.0, from_scratch=True, **SHORT)
     rows, compared = found.metrics["structured_steps"], found.metrics["from_scratch"]
     scratch, tuned = rows[-1], rows[-1]["from_scratch"]
     assert compared["epochs"] == OPTIONS["epochs"] + tuned * GIVEN["epochs"]
