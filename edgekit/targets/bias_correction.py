@@ -109,24 +109,21 @@ def correct_jobs(jobs: Sequence[ConversionJob], inputs: np.ndarray, folder: Path
         largest = 0.0
     if not largest:
         return CorrectedJobs(tuple(jobs))
+    corrected = {out: folders[grid] for out, grid in grids.items() if folders[grid].exists()}  # none without errors
     changed = (
-        replace(
-            job,
-            steps=tuple(
-                replace(step, corrected=folders[grids[step.out]]) if step.out in grids else step for step in job.steps
-            ),
-        )
+        replace(job, steps=tuple(replace(step, corrected=corrected.get(step.out)) for step in job.steps))
         for job in jobs
     )
     return CorrectedJobs(tuple(changed), largest)
 
 
 def _is_corrected(target: str, step: ConversionStep) -> bool:
-    """Return whether all weights of the step's file are rounded to int8, and nothing else chose its biases."""
+    """Return whether all weights of the step's file are rounded to int8, and nothing else chooses its biases."""
     return (
         step.precision in CORRECTED
         and (target, step.precision) not in PER_TENSOR
         and step.method == "ptq"
+        and not (target == "openvino" and step.quantization.bias_correction)
         and not layers.float_tail(step.model_folder)
     )
 
@@ -179,16 +176,16 @@ def _correct_torch(module: nn.Module, inputs: np.ndarray, grid: Grid, min_shift:
     from edgekit.models.eager import single_thread
 
     recorder = _Recorder(grid)
-    with recorder.attached(module), single_thread(), torch.inference_mode():
+    with recorder.attached(module), single_thread(), torch.no_grad():  # inference_mode counts no versions
         for sample in inputs:
             module(torch.from_numpy(sample[None]))
-    largest = _largest(recorder.layers.values(), min_shift)
+    corrections = [(recorder.bias(layer), channels) for layer, channels in recorder.layers.items()]
+    corrections = [(bias, channels) for bias, channels in corrections if bias is not None]
+    largest = _largest((channels for _, channels in corrections), min_shift)
     if largest:
         with torch.no_grad():
-            for layer, channels in recorder.layers.items():
-                bias, factor = recorder.bias(layer)
-                if bias is not None:
-                    bias -= factor * torch.from_numpy(channels.shift).to(bias.dtype)
+            for (bias, factor), channels in corrections:
+                bias -= factor * torch.from_numpy(channels.shift).to(bias.dtype)
     return largest
 
 
@@ -199,8 +196,8 @@ class _Recorder:
         self.layers: dict[nn.Module, _Channels] = {}
         self._levels, self._other_levels = grid
         self._errors: dict[nn.Module, Tensor] = {}
-        self._norms: dict[nn.Module, nn.Module] = {}
-        self._last: tuple[nn.Module, Tensor] | None = None
+        self._pairs: set[tuple[nn.Module | None, nn.Module]] = set()
+        self._last: tuple[nn.Module, Tensor, int] | None = None
 
     def attached(self, module: nn.Module) -> ExitStack:
         """Return a context in which the recorder listens to `module`."""
@@ -210,23 +207,25 @@ class _Recorder:
         stack = ExitStack()
         for part in module.modules():
             if isinstance(part, (nn.Conv1d, nn.Conv2d, nn.Linear)) and part._parameters.get("weight") is not None:
-                stack.callback(part.register_forward_hook(self._record).remove)
+                stack.callback(part.register_forward_hook(self._record, with_kwargs=True).remove)
             elif isinstance(part, _BatchNorm) and part.affine and part.running_var is not None:
                 stack.callback(part.register_forward_pre_hook(self._pair).remove)
         return stack
 
-    def bias(self, layer: nn.Module) -> tuple[Tensor | None, Any]:
-        """Return the tensor whose subtraction moves the outputs of a layer, and the factor for it; None if none is."""
+    def bias(self, layer: nn.Module) -> tuple[Tensor, Any] | None:
+        """Return the tensor that moves the outputs of this layer only, and the factor for it; None if there is none."""
         import torch
 
         if layer.bias is not None:
-            return layer.bias, 1.0  # type: ignore[return-value]
-        norm: Any = self._norms.get(layer)
-        if norm is None:
-            return None, 1.0
+            is_own = sum(each.bias is layer.bias for each in self.layers) == 1
+            return (layer.bias, 1.0) if is_own else None  # type: ignore[return-value]
+        pairs = [pair for pair in self._pairs if layer in pair]
+        if len(pairs) != 1 or sum(pairs[0][1] in pair for pair in self._pairs) != 1:
+            return None  # no norm follows, or several do, or the norm follows other layers too
+        norm: Any = pairs[0][1]
         return norm.bias, norm.weight / torch.sqrt(norm.running_var + norm.eps)
 
-    def _record(self, layer: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    def _record(self, layer: Any, inputs: tuple[Tensor, ...], named: dict[str, Tensor], output: Tensor) -> None:
         if layer not in self._errors:
             import torch
 
@@ -236,22 +235,22 @@ class _Recorder:
         weight, bias = layer.weight.data, layer.bias
         layer.weight.data, layer.bias = self._errors[layer], None
         try:
-            change = layer.forward(*inputs)
+            change = layer.forward(*inputs, **named)
         finally:
             layer.weight.data, layer.bias = weight, bias
         self.layers[layer].add(_rows(layer, output), _rows(layer, change))
-        self._last = layer, output
+        self._last = layer, output, output._version
 
     def _pair(self, norm: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        if self._last is not None and self._last[1] is inputs[0]:
-            self._norms[self._last[0]] = norm
+        last, follows = self._last, False
+        if last is not None:  # an activation in place returns the same tensor in another version
+            follows = last[1] is inputs[0] and last[2] == inputs[0]._version
+        self._pairs.add((last[0] if last and follows else None, norm))
 
 
-def _rows(layer: nn.Module, outputs: torch.Tensor) -> np.ndarray:
+def _rows(layer: Any, outputs: torch.Tensor) -> np.ndarray:
     """Return the outputs of a layer as (positions, channels)."""
-    from torch import nn
-
-    last = outputs if isinstance(layer, nn.Linear) else outputs.movedim(1, -1)
+    last = outputs.movedim(1 - layer.weight.ndim, -1)  # samples may have no batch
     rows: np.ndarray = last.reshape(-1, last.shape[-1]).numpy()
     return rows
 
@@ -266,6 +265,7 @@ def _correct_onnx(source: model_file.ModelFile, inputs: np.ndarray, out: Path, g
     model = onnx.load(source.path)
     constants = {each.name: each for each in model.graph.initializer}
     uses = Counter(name for node in model.graph.node for name in node.input)
+    uses.update(each.name for each in model.graph.output)
     nodes = [node for node in model.graph.node if _has_own_bias(node, constants, uses)]
     if not nodes:
         return 0.0
@@ -298,14 +298,18 @@ def _measure_onnx(
     import onnxruntime
     from onnx import helper, numpy_helper
 
+    from edgekit.models.files import interface
+    from edgekit.models.files import onnx as onnx_files
+
     twins = onnx.ModelProto()
     twins.CopyFrom(model)
     constants = {each.name: each for each in model.graph.initializer}
     names = []
+    first = next(node.output[0] for node in model.graph.node if node.op_type in ("Conv", "Gemm"))
     for number, node in enumerate(nodes):
         weights = numpy_helper.to_array(constants[node.input[1]])
         axis = int(node.op_type == "Gemm" and not any(each.name == "transB" and each.i for each in node.attribute))
-        error = np.moveaxis(rounding_error(np.moveaxis(weights, axis, 0), grid[min(number, 1)]), 0, axis)
+        error = np.moveaxis(rounding_error(np.moveaxis(weights, axis, 0), grid[node.output[0] != first]), 0, axis)
         twin = onnx.NodeProto()
         twin.CopyFrom(node)
         twin.name, (error_name, change) = f"twin_{number}", (f"{kind}_{number}" for kind in ("error", "change"))
@@ -320,9 +324,10 @@ def _measure_onnx(
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(twins.SerializeToString(), options, ["CPUExecutionProvider"])
-    [port] = session.get_inputs()
+    port = onnx_files.file_input(*session.get_inputs())
+    samples = interface.cast_input(source.arrange(inputs, [1, *port.shape[1:]]), port.dtype)
     by_layer = [_Channels() for _ in nodes]
-    for sample in source.arrange(inputs, [1, *port.shape[1:]]):
+    for sample in samples:
         tensors = session.run(names, {port.name: sample[None]})
         for channels, outputs, change in zip(by_layer, tensors[::2], tensors[1::2], strict=True):
             channels.add(*(each.reshape(*each.shape[:2], -1).swapaxes(1, 2).reshape(-1, each.shape[1])

@@ -250,7 +250,9 @@ def check_bundle(path: str) -> None:
     if is_address or os.path.isdir(path) or (os.path.isfile(path) and not zipfile.is_zipfile(path)):
         from edgekit.device.live.sources.address import hide
 
-        raise InputError(f"{hide(path)}: not a bundle; to answer what it shows, put --from before it")
+        is_config = path.endswith((".yaml", ".yml", ".json"))
+        fix = "put --config before it" if is_config else "to answer what it shows, put --from before it"
+        raise InputError(f"{hide(path)}: not a bundle; {fix}")
 
 
 def parse_page(text: str, token_file: str | None = None) -> PageConfig:

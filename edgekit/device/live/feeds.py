@@ -80,11 +80,7 @@ class Feeds:
                 if waiting:
                     break
                 remaining_s = deadline - time.monotonic()
-                if (
-                    self._is_over
-                    or remaining_s <= 0
-                    or all(feed.has_ended and feed.frame is None for feed in self.feeds)
-                ):
+                if self._is_over or remaining_s <= 0 or self._is_done():
                     return None
                 self._changed.wait(remaining_s)
             feed = min(waiting, key=lambda each: each.served_s)
@@ -103,9 +99,12 @@ class Feeds:
 
     @property
     def have_ended(self) -> bool:
-        """Whether every source has ended, and every frame was taken."""
+        """Whether every source has ended, and every frame was answered."""
         with self._changed:
-            return all(feed.has_ended and feed.frame is None and not feed.is_busy for feed in self.feeds)
+            return self._is_done()
+
+    def _is_done(self) -> bool:
+        return all(feed.has_ended and feed.frame is None and not feed.is_busy for feed in self.feeds)
 
     def stop(self) -> None:
         """Let `take` return at once, and the threads end."""

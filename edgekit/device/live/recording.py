@@ -100,7 +100,9 @@ def replay(path: str | os.PathLike[str], rules: Mapping[str, Rules], has_all_sou
     for answer in read(path):
         chosen = rules.get(answer.model) or (None if answer.model or len(rules) > 1 else next(iter(rules.values())))
         if chosen is None:
-            fix = f"name its bundle: models: {{{answer.model or 'NAME'}: FILE}} in a configuration"
+            if not answer.model:
+                raise InputError(f"{path}: has answers of one model, got {', '.join(rules)}; name only its bundle")
+            fix = f"name its bundle: models: {{{answer.model}: FILE}} in a configuration"
             raise InputError(f"{path}: has answers of the model {answer.model!r}, not of {', '.join(rules)}; {fix}")
         key = answer.model, answer.source
         if sizes.get(key) != answer.size:

@@ -68,7 +68,7 @@ def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = 
         weights = file.read_bytes()
         options.add_external_initializers_from_files_in_memory([file.name], [weights], [len(weights)])
     session = runner.session(content, options)
-    inputs = [_file_input(each) for each in session.get_inputs()]
+    inputs = [file_input(each) for each in session.get_inputs()]
     check_inputs_and_outputs([each.name for each in inputs], len(session.get_outputs()), tensors, needed.max_outputs)
     for each in inputs:
         if each.dtype not in DTYPES.values():
@@ -83,7 +83,8 @@ def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = 
     return OpenedModel(joined_input_shape(inputs, tensors), for_shape)
 
 
-def _file_input(port: Any) -> FileInput:
+def file_input(port: Any) -> FileInput:
+    """Return an input of a session of ONNX Runtime; open sides are -1."""
     sides = [side if isinstance(side, int) else -1 for side in port.shape]
     return FileInput(port.name, sides, DTYPES.get(port.type, port.type))
 

@@ -7,11 +7,15 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from edgekit.device.live import copies
+from edgekit.device.live.feeds import Feed, Feeds
+from edgekit.device.live.types import Frame
 from edgekit.runner import bundle, cpu
 from edgekit.runner.errors import InputError
 from edgekit.runner.model import open_model
@@ -67,6 +71,20 @@ def test_a_fast_source_does_not_starve_a_slow_one(
     (_, first), (fast, last) = states
     assert last["dropped"] - first["dropped"] <= 1, "the slow source has a turn for every frame"
     assert fast["answers"][0]["answered"] > last["answers"][0]["answered"]
+
+
+def test_a_thread_waits_while_another_answers_the_last_frame() -> None:
+    one, other = (Feed(SimpleNamespace(name=name)) for name in ("one", "other"))
+    one.has_ended = other.has_ended = True
+    one.frame = Frame("one", 0, 0.0, 0.0, np.zeros((1, 1, 3), np.uint8))
+    feeds = Feeds([one, other])
+    assert feeds.take(30.0)
+    started = time.monotonic()
+    assert feeds.take(0.5) is None and not feeds.have_ended
+    assert time.monotonic() - started >= 0.5, "it does not ask again and again"
+    feeds.done(one)
+    assert feeds.take(30.0) is None and feeds.have_ended
+    assert time.monotonic() - started < 20
 
 
 def test_every_thread_counts_for_the_number_of_frames(colours: Path, film: Path, home: Path, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_the_answers_of_several_models_have_their_names(tmp_path: Path) -> None:
     assert list(replay(path, by_model)) == expected and {each.rule for each in expected} == {"a-seen", "b-seen"}
     with pytest.raises(InputError, match="has answers of the model 'b', not of a; name its bundle"):
         list(replay(path, {"a": rules()}))
-    with pytest.raises(InputError, match="has answers of the model '', not of a, b"):
+    with pytest.raises(InputError, match="has answers of one model, got a, b; name only its"):
         list(replay(write(tmp_path / "one.jsonl", stream()[:1]), {"a": rules(), "b": rules()}))
 
 

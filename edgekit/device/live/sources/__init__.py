@@ -33,7 +33,7 @@ EXAMPLES = (
 def open_source(text: str, options: SourceOptions, raw: RawSpec) -> Source:
     """Return the source for an address, which is not connected yet. Raises InputError if the address is not valid."""
     scheme = address.scheme_of(text)
-    if text.isdigit() and not os.path.exists(text):
+    if text.isdecimal() and not os.path.exists(text):
         raise InputError(f"from: got {text!r}; for a USB camera use v4l2:/dev/video{int(text)}")
     if not text or scheme not in MODULES:
         shown = address.hide(text)
