@@ -5,8 +5,8 @@
 qemu-user executes the real aarch64 builds of the interpreters, with one thread, as on a Raspberry Pi 4 (Cortex-A72) or
 5 (Cortex-A76). The instructions of a call are the difference between a process with 6 calls and one with 2, divided by
 4. **They are not times.** A processor executes several simple instructions at once, and waits for memory, so use them
-to compare files on one processor and to see that an interpreter lacks a fast kernel. It needs qemu-user, a C compiler and
-the folder that `python -m tests.aarch64.fetch` makes.
+to compare files on one processor and to see that an interpreter lacks a fast kernel. It needs qemu-user, a C compiler
+and the folder that `python -m tests.aarch64.fetch` makes.
 """
 
 from __future__ import annotations
