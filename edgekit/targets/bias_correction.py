@@ -179,12 +179,12 @@ def _correct_torch(module: nn.Module, inputs: np.ndarray, grid: Grid, min_shift:
     with recorder.attached(module), single_thread(), torch.no_grad():  # inference_mode counts no versions
         for sample in inputs:
             module(torch.from_numpy(sample[None]))
-    corrections = [(recorder.bias(layer), channels) for layer, channels in recorder.layers.items()]
-    corrections = [(bias, channels) for bias, channels in corrections if bias is not None]
-    largest = _largest((channels for _, channels in corrections), min_shift)
+    biases = ((recorder.bias(layer), channels) for layer, channels in recorder.layers.items())
+    movable = [(bias, channels) for bias, channels in biases if bias is not None]
+    largest = _largest((channels for _, channels in movable), min_shift)
     if largest:
         with torch.no_grad():
-            for (bias, factor), channels in corrections:
+            for (bias, factor), channels in movable:
                 bias -= factor * torch.from_numpy(channels.shift).to(bias.dtype)
     return largest
 

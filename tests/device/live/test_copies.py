@@ -129,7 +129,9 @@ def test_one_processor_answers_one_frame_at_a_time(colours: Path) -> None:
 
 def test_copies_are_used_if_they_answer_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fast, slow = (
-        open_model(bundle.read(films.detector(tmp_path / f"{turns}.edge.zip", bias=30.0, turns=turns)))
+        open_model(
+            bundle.read(films.detector(tmp_path / f"{turns}.edge.zip", bias=30.0, turns=turns)), threads=2
+        )  # so that each thread has a copy
         for turns in (1, 3e4)
     )
     assert copies.measure_gain([slow], [{id(slow): fast}]) > 3
