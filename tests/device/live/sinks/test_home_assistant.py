@@ -81,19 +81,20 @@ def test_entities_follow_the_events(tmp_path: Path, broker: Broker) -> None:
     assert said == [b"OFF", b"ON", b"OFF", b"ON"], "off at first, because a rule of an earlier process may be on"
     assert sink.status().sent == 4
     sink.close()
+    availability = "edgekit/device/pi-7/availability"
+    until(lambda: (availability, b"offline") in [message[:2] for message in watcher.messages])
     watcher.close()
-
     started_later = Subscriber(broker.port, "#", "Home Assistant after a restart")
     until(lambda: len(started_later.messages) >= 7)
     retained = {topic: payload for topic, payload, is_retained in started_later.messages if is_retained}
     assert retained.pop(state) == b"ON"
     assert retained.pop(counter) == b"3"
     assert retained.pop(picture) == b"\xff\xd8 picture 3"
-    assert retained.pop("edgekit/device/pi-7/availability") == b"offline"
+    assert retained.pop(availability) == b"offline"
     assert {topic: json.loads(payload) for topic, payload in retained.items()} == configs(context(tmp_path))
     for config in configs(context(tmp_path)).values():
         used = {value for key, value in config.items() if key.endswith("topic")}
-        assert used <= {state, counter, picture, "edgekit/device/pi-7/availability"} | {
+        assert used <= {state, counter, picture, availability} | {
             "edgekit/door/visitor",
             "edgekit/door/passed",
         }
