@@ -57,8 +57,11 @@ def main() -> None:
             for processor in names["processors"]:
                 device_folder = Path(folder) / processor
                 for size in map(int, names["sizes"]):
-                    results.append(count_all(processor, size, names["networks"], plugin, device_folder, options.pairs))
-                    text = harness.write_report(options.out, facts, results)  # each time, because this takes long
+                    results.append(experiment(processor, size))
+                    devices = make_devices(processor, device_folder)
+                    for network in names["networks"]:
+                        count_network(network, size, devices, plugin, options.pairs, results[-1])
+                        text = harness.write_report(options.out, facts, results)  # each time, because this takes long
     except NotRun as reason:
         raise SystemExit(f"benchmarks.arm: {reason}") from None
     print(text)
@@ -91,39 +94,38 @@ def compile_plugin(folder: Path) -> Path:
     return plugin
 
 
-def count_all(
-    processor: str, size: int, networks: list[str], plugin: Path, folder: Path, pairs: int
-) -> harness.ExperimentResult:
-    """Return a table with a row for each file of the networks for images of `size` by `size` pixels."""
-    result = harness.ExperimentResult(
+def experiment(processor: str, size: int) -> harness.ExperimentResult:
+    """Return an empty table for images of `size` by `size` pixels."""
+    return harness.ExperimentResult(
         f"{processor}, {size}x{size}",
         "instructions of a call under emulation, which are not times; random weights, one thread, batch 1",
         HEADER,
         load_before=os.getloadavg()[0],
     )
+
+
+def count_network(
+    network: str, size: int, devices: Mapping[str, Device], plugin: Path, pairs: int, result: harness.ExperimentResult
+) -> None:
+    """Add a row for each file of a network, and the raw figures."""
     started = time.perf_counter()
-    devices = make_devices(processor, folder)
-    warm: set[str] = set()
-    for network in networks:
-        for precision in PRECISIONS:
-            for target in TARGETS:
-                try:
-                    path = bundle_of(network, size, precision, target)
-                    interpreter = PREFERENCE[target][0]
-                    if interpreter not in warm:  # Python compiles its modules first
-                        executed(devices[interpreter], path, interpreter, 1, plugin)
-                        warm.add(interpreter)
-                    counts = [count(devices[interpreter], path, interpreter, plugin) for _ in range(pairs)]
-                except (EdgekitError, RunnerError, NotRun) as error:
-                    result.missing.append(f"{network} {precision} {target}: {error}")
-                    continue
-                _, macs = network_cost(network, size)
-                share = harness.median(counts).middle / macs
-                figures = [harness.median([each / 1e6 for each in counts]).text("{:,.1f}"), f"{share:.2f}"]
-                result.rows.append([network, precision, interpreter, *figures])
-                result.rounds[f"{network}-{precision}-{target}"] = counts
-    result.seconds = time.perf_counter() - started
-    return result
+    for precision in PRECISIONS:
+        for target in TARGETS:
+            interpreter = PREFERENCE[target][0]
+            try:
+                path = bundle_of(network, size, precision, target)
+                executed(devices[interpreter], path, interpreter, 1, plugin)  # Python compiles its modules first
+                counts = [count(devices[interpreter], path, interpreter, plugin) for _ in range(pairs)]
+            except (EdgekitError, RunnerError, NotRun) as error:
+                result.missing.append(f"{network} {precision} {target}: {error}")
+                continue
+            _, macs = network_cost(network, size)
+            middle = harness.median([each / 1e6 for each in counts])
+            result.rows.append(
+                [network, precision, interpreter, middle.text("{:,.1f}"), f"{middle.middle * 1e6 / macs:.2f}"]
+            )
+            result.rounds[f"{network}-{precision}-{target}"] = counts
+    result.seconds += time.perf_counter() - started
 
 
 def make_devices(processor: str, folder: Path) -> Mapping[str, Device]:
