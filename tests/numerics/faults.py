@@ -153,7 +153,7 @@ def _clipped_ranges(clean: Clean) -> None:
     content = (clean.files["onnx", "fp32"][0] / "model.onnx").read_bytes()
     samples = evaluate.network_inputs(clean.data.calibration.x[:20], STEPS)
     sources, _ = convert._read_ports(content)
-    (out / "model.onnx").write_bytes(convert._quantize(content, "int8", sources, 0.1 * samples, convert.MINMAX, []))
+    (out / "model.onnx").write_bytes(convert._quantize(content, "int8", sources, 0.1 * samples, convert.MINMAX, [], []))
     files(clean, "onnx", "int8", out)
 
 
