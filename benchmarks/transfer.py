@@ -91,7 +91,9 @@ def train(archive: Path, pictures: int, side: int, seed: int, epochs: int, start
         return {"accuracy": evaluate(module, data.test, steps), "seconds": seconds}
 
 
-def few_pictures(archive: Path, folder: Path, pictures: int, side: int, seed: int) -> Data:
+def few_pictures(
+    archive: Path, folder: Path, pictures: int, side: int, seed: int, test_pictures: int = TEST_PICTURES
+) -> Data:
     """Read a random choice of CIFAR-10's pictures, the same for the same seed."""
     by_class: dict[tuple[str, str], list[str]] = defaultdict(list)
     with zipfile.ZipFile(archive) as source:
@@ -100,7 +102,7 @@ def few_pictures(archive: Path, folder: Path, pictures: int, side: int, seed: in
                 split, class_name = name.split("/")[-3:-1]
                 by_class[split, class_name].append(name)
         for (split, class_name), names in by_class.items():
-            count = pictures + max(4, round(EXTRA_SHARE * pictures)) if split == "train" else TEST_PICTURES
+            count = pictures + max(4, round(EXTRA_SHARE * pictures)) if split == "train" else test_pictures
             for name in random.Random(f"{seed} {split} {class_name}").sample(sorted(names), count):
                 path = folder / split / class_name / Path(name).name
                 path.parent.mkdir(parents=True, exist_ok=True)

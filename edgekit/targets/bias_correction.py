@@ -10,7 +10,6 @@ is corrected alike for every target. Other networks are left as they are, and so
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -76,13 +75,10 @@ class _Channels:
 
 @dataclass(frozen=True)
 class CorrectedJobs:
-    """The jobs of a network, and the largest shift of a channel as a share of its standard deviation.
-
-    The shift is 0 if nothing is corrected.
-    """
+    """The jobs of a network, and a note on what was corrected, or why nothing could be; empty if nothing needed it."""
 
     jobs: tuple[ConversionJob, ...]
-    largest_shift: float = 0.0
+    note: str = ""
 
 
 def correct_jobs(jobs: Sequence[ConversionJob], inputs: np.ndarray, folder: Path) -> CorrectedJobs:
@@ -105,8 +101,9 @@ def correct_jobs(jobs: Sequence[ConversionJob], inputs: np.ndarray, folder: Path
             for grid in list(folders)[1:]:
                 correct(network, inputs, folders[grid], grid, min_shift=0.0)
     except Exception as error:  # a user's network may raise anything, and its files can be made without a correction
-        print(f"{jobs[0].model}: biases could not be corrected: {type(error).__name__}: {error}", file=sys.stderr)
-        largest = 0.0
+        reason, *_ = str(error).splitlines() or [""]
+        note = f"{jobs[0].model}: biases could not be corrected: {type(error).__name__}: {reason}"
+        return CorrectedJobs(tuple(jobs), note)
     if not largest:
         return CorrectedJobs(tuple(jobs))
     corrected = {out: folders[grid] for out, grid in grids.items() if folders[grid].exists()}  # none without errors
@@ -114,7 +111,11 @@ def correct_jobs(jobs: Sequence[ConversionJob], inputs: np.ndarray, folder: Path
         replace(job, steps=tuple(replace(step, corrected=corrected.get(step.out)) for step in job.steps))
         for job in jobs
     )
-    return CorrectedJobs(tuple(changed), largest)
+    note = (
+        f"{jobs[0].model}: rounding its weights to int8 moves the mean of a channel by up to "
+        f"{100 * largest:.0f} % of its standard deviation; biases were corrected for this"
+    )
+    return CorrectedJobs(tuple(changed), note)
 
 
 def _is_corrected(target: str, step: ConversionStep) -> bool:

@@ -103,7 +103,7 @@ def test_only_files_whose_weights_are_all_rounded_alike_are_made_from_corrected_
     ]
     corrected = correct_jobs(jobs, BRIGHT, tmp_path)
     folders = {step.out.name: step.corrected for each in corrected.jobs for step in each.steps if step.corrected}
-    assert corrected.largest_shift >= bias_correction.MIN_SHIFT
+    assert corrected.note.startswith("baseline: rounding its weights to int8 moves the mean of a channel by up to ")
     assert set(folders) == {"int8-openvino", "w8-openvino", "w8-tflite"}
     assert len(set(folders.values())) == 3, "each of them rounds differently"
     assert all(store.read_spec(folder) == store.read_spec(network) for folder in folders.values())
@@ -207,8 +207,9 @@ def test_the_first_layer_of_a_file_may_have_no_bias(tmp_path: Path) -> None:
     assert shares[0] == shares[1], "only the range of the first layer is halved"
 
 
-def test_a_network_that_fails_is_converted_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_network_that_fails_is_converted_as_it_is(tmp_path: Path) -> None:
     step = ConversionStep("int8", "ptq", save(tmp_path / "network"), tmp_path / "out")
     job = ConversionJob("baseline", "onnx", tmp_path / "calibration.npy", (step,))
-    assert correct_jobs([job], BRIGHT[:, :1], tmp_path).jobs == (job,)
-    assert "baseline: biases could not be corrected: RuntimeError" in capsys.readouterr().err
+    corrected = correct_jobs([job], BRIGHT[:, :1], tmp_path)
+    assert corrected.jobs == (job,)
+    assert corrected.note.startswith("baseline: biases could not be corrected: RuntimeError: ")

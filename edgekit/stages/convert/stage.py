@@ -91,17 +91,8 @@ def _correct_biases(
     jobs_by_network: list[list[ConversionJob]], inputs: np.ndarray, scratch: Path
 ) -> tuple[list[ConversionJob], list[str]]:
     """Return all jobs, with corrected biases for the networks that need them, and a note for each such network."""
-    jobs: list[ConversionJob] = []
-    notes = []
-    for network_jobs in jobs_by_network:
-        corrected = bias_correction.correct_jobs(network_jobs, inputs, scratch)
-        jobs += corrected.jobs
-        if corrected.largest_shift:
-            notes.append(
-                f"{network_jobs[0].model}: rounding its weights to int8 moves the mean of a channel by up to "
-                f"{100 * corrected.largest_shift:.0f} % of its standard deviation; biases were corrected for this"
-            )
-    return jobs, notes
+    corrected = [bias_correction.correct_jobs(jobs, inputs, scratch) for jobs in jobs_by_network]
+    return [job for each in corrected for job in each.jobs], [each.note for each in corrected if each.note]
 
 
 def check_inputs_and_answers(checker: BoundaryChecker, data: Data) -> Iterator[dict[str, Any]]:
