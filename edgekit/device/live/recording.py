@@ -93,9 +93,12 @@ def replay(path: str | os.PathLike[str], rules: Mapping[str, Rules], has_all_sou
     Raises
     ------
     InputError
-        The file is not a recording, has answers of a model without rules, or a zone or line lies outside the recorded
-        picture. After the last event, also if a rule names a source that must be in the recording and is not.
+        A rule names a source that must be in the recording and is not, which is checked before the first event; or the
+        file is not a recording, has answers of a model without rules, or a zone or line lies outside the recorded
+        picture.
     """
+    if has_all_sources:
+        _check_sources(path, rules)
     sizes: dict[tuple[str, str], tuple[int, int]] = {}
     for answer in read(path):
         chosen = rules.get(answer.model) or (None if answer.model or len(rules) > 1 else next(iter(rules.values())))
@@ -109,8 +112,12 @@ def replay(path: str | os.PathLike[str], rules: Mapping[str, Rules], has_all_sou
             chosen.check_picture(answer.size, answer.source)
             sizes[key] = answer.size
         yield from chosen.update(answer)
-    recorded = sorted({source for _, source in sizes})
-    for config in (config for each in rules.values() for config in each.configs):
-        for source in config.sources if has_all_sources else ():
-            fix = f"the recording has {', '.join(recorded) or 'no answers'}"
-            require(source in recorded, f"rules.{config.name}.sources", source, fix)
+
+
+def _check_sources(path: str | os.PathLike[str], rules: Mapping[str, Rules]) -> None:
+    """Raise InputError if a rule names a source that is not in the recording."""
+    named = [(config.name, source) for each in rules.values() for config in each.configs for source in config.sources]
+    recorded = sorted({answer.source for answer in read(path)}) if named else []
+    for name, source in named:
+        fix = f"the recording has {', '.join(recorded) or 'no answers'}"
+        require(source in recorded, f"rules.{name}.sources", source, fix)

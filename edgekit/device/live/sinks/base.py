@@ -126,6 +126,9 @@ class Sink(ABC):
 class ThreadSink(Sink):
     """A sink whose thread delivers one event after the other, with a bounded queue in memory."""
 
+    idle_s: float | None = None
+    """After so long without an event, `_rest` runs, and again after each further such time."""
+
     def __init__(self, name: str) -> None:
         self.name = name
         self._changed = threading.Condition()
@@ -173,6 +176,9 @@ class ThreadSink(Sink):
     def _deliver(self, event: Event, picture: bytes | None) -> None:
         """Deliver an event. Any exception counts it as failed, and its text becomes the detail of the status."""
 
+    def _rest(self) -> None:
+        """Do what is due while no event comes. Must not raise."""
+
     def _interrupt(self) -> None:
         """End a delivery that takes longer than `close` may."""
 
@@ -182,11 +188,15 @@ class ThreadSink(Sink):
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._closing)
-                if not self._waiting:
+                is_idle = not self._changed.wait_for(lambda: self._waiting or self._closing, self.idle_s)
+                if self._closing and not self._waiting:
                     break
-                event, picture = self._waiting.popleft()
-                self._busy = True
+                if not is_idle:
+                    event, picture = self._waiting.popleft()
+                    self._busy = True
+            if is_idle:
+                self._rest()
+                continue
             problem = ""
             try:
                 self._deliver(event, picture)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import threading
+import time
+from collections.abc import Callable
 
 from edgekit.device.live.sinks import avi
 from edgekit.device.live.types import Event
@@ -38,7 +40,7 @@ class Clip:
     """The pictures around an event, from `seconds` before it until as long after it."""
 
     def __init__(self, event: Event, seconds: float) -> None:
-        self.event, self._seconds = event, seconds
+        self.event, self._seconds, self._begun_s = event, seconds, time.monotonic()
         self._pictures = Pictures(2 * seconds)
 
     def add(self, time_s: float, picture: bytes) -> None:
@@ -49,6 +51,11 @@ class Clip:
     def is_complete(self, time_s: float) -> bool:
         """Whether pictures of this time come too late for it."""
         return time_s > self.event.time_s + self._seconds
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it would be complete by now if its source still sent pictures."""
+        return time.monotonic() > self._begun_s + self._seconds + LATE_S
 
     def film(self) -> bytes | None:
         """Return the film (`avi`), or None without pictures. Pictures of another size than the last are left out."""
@@ -85,24 +92,28 @@ class Clips:
             return [self._pending.popleft()] if len(self._pending) > MOST_PENDING else []
 
     def add(self, source: str, time_s: float, picture: bytes) -> list[Clip]:
-        """Add a picture of a source. Returns the clips that are complete, also those of sources that have ended."""
+        """Add a picture of a source. Returns the clips that are complete or overdue."""
         with self._lock:
             self._recent.setdefault(source, Pictures(self._seconds + LATE_S)).add(time_s, picture)
             for clip in self._pending:
                 if clip.event.source == source:
                     clip.add(time_s, picture)
-            complete = [
-                clip
-                for clip in self._pending
-                if clip.is_complete(time_s if clip.event.source == source else time_s - LATE_S)
-            ]
-            for clip in complete:
-                self._pending.remove(clip)
-            return complete
+            return self._take(
+                lambda clip: clip.is_overdue or (clip.event.source == source and clip.is_complete(time_s))
+            )
+
+    def overdue(self) -> list[Clip]:
+        """Return the clips whose sources have stopped sending pictures, and forget them."""
+        with self._lock:
+            return self._take(lambda clip: clip.is_overdue)
 
     def end(self) -> list[Clip]:
         """Return the clips that are not complete, and forget them."""
         with self._lock:
-            rest = list(self._pending)
-            self._pending.clear()
-            return rest
+            return self._take(lambda clip: True)
+
+    def _take(self, is_ready: Callable[[Clip], bool]) -> list[Clip]:
+        taken = [clip for clip in self._pending if is_ready(clip)]
+        for clip in taken:
+            self._pending.remove(clip)
+        return taken

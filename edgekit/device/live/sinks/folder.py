@@ -36,6 +36,8 @@ from edgekit.runner.inputs.picture import import_pillow
 SCHEMES = ("folder",)
 OPTIONS = ("max_bytes", "clip_s")
 MAX_BYTES = 1_000_000_000
+IDLE_S = 1.0
+"""How often to look for clips of cameras that have gone away."""
 FILE = re.compile(r"(\d{8}T\d{6}\.\d{3}Z-[\w-]+)\.(avi|jpg|json)")
 
 
@@ -59,6 +61,7 @@ class Folder(ThreadSink):
     def __init__(self, folder: Path, context: SinkContext, max_bytes: int = MAX_BYTES, clip_s: float = 0.0) -> None:
         super().__init__(f"folder:{folder}")
         self.clip_s, self._clips = clip_s, clips.Clips(clip_s) if clip_s else None
+        self.idle_s = IDLE_S if clip_s else None
         self._writing = threading.Lock()
         self._folder, self._context, self._max_bytes = folder, context, max_bytes
         self._files: collections.deque[tuple[str, int]] = collections.deque()
@@ -94,6 +97,10 @@ class Folder(ThreadSink):
         self._write(files, "an event")
         if self._clips and self._context.sources.get(event.source) == "picture":
             self._write_clips(self._clips.begin(event))
+
+    def _rest(self) -> None:
+        if self._clips:
+            self._write_clips(self._clips.overdue())
 
     def _write_clips(self, complete: list[clips.Clip]) -> None:
         for clip in complete:

@@ -75,6 +75,13 @@ def test_a_clip_that_is_not_complete_is_written_at_the_end(tmp_path: Path) -> No
     assert len(list(tmp_path.glob("*.avi"))) == 1
 
 
+def test_the_clip_of_a_camera_that_goes_away_is_written_soon(tmp_path: Path) -> None:
+    with started(open_sink({"to": f"{tmp_path}/", "clip_s": 1}, context(tmp_path))) as sink:
+        sink.add_picture("door", 100.0, jpeg(1))
+        sink.send(at(100.0))
+        until(lambda: list(tmp_path.glob("*.avi")))
+
+
 def test_films_count_for_the_budget(tmp_path: Path) -> None:
     folder, size = tmp_path / "events", len(avi.make_film([jpeg(1)] * 2, 1.0))
     folder.mkdir()
@@ -107,13 +114,6 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         each.add("door", number / 100, b"x" * 1000)
     [clip] = each.end()
     assert [time_s for time_s, _ in clip._pictures.kept] == [number / 100 for number in range(90, 100)]
-
-
-def test_a_source_that_ended_does_not_hold_its_clip_back() -> None:
-    each = clips.Clips(1.0)
-    each.begin(at(0.0, "door"))
-    assert not each.add("yard", 1.5, jpeg(1))
-    assert [clip.event.source for clip in each.add("yard", 3.5, jpeg(1))] == ["door"]
 
 
 def test_pictures_of_another_size_are_left_out() -> None:
