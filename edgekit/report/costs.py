@@ -44,7 +44,7 @@ def cost_of_run(benchmark: Artifact, chain: Sequence[Artifact], prices: Prices |
     names = dict.fromkeys(name for name in (metrics["winner"], *metrics["winners"].values()) if name)
     by_name = {row["name"]: row for row in calls}
     break_even_rows = [row for name in names for row in _break_even(by_name[name], run_cost, measured, prices)]
-    return {**measured, "calls": calls, "prices": prices, "walk": run_cost, "break_even": break_even_rows}
+    return {**measured, "calls": calls, "prices": prices, "run": run_cost, "break_even": break_even_rows}
 
 
 def break_even(
@@ -90,7 +90,7 @@ def _row(name: str, unit: CostUnit, run_cost: Estimate | None, saved: Estimate |
     return {
         "name": name,
         "unit": unit,
-        "walk": run_cost and run_cost["value"],
+        "run": run_cost and run_cost["value"],
         "saved": saved,
         "answer": answer,
         "calls": calls,
@@ -205,7 +205,7 @@ def ancestry(last: Artifact) -> list[Artifact]:
 def worth(cost: Cost) -> list[str]:
     """Return sentences about what the run has cost, and after how many calls each variant has paid for it."""
     currency = cost["prices"]["currency"] if cost["prices"] else ""
-    run_cost = cost["walk"]
+    run_cost = cost["run"]
     spent = (
         [f"{_three_digits(run_cost['cpu_s'])} CPU-seconds"]
         if run_cost["cpu_s"] is not None

@@ -96,7 +96,7 @@ async function refresh() {
       if (model.cache) name.append(text("div",
         `${model.cache}: ${model.cache_hits} hits, ${model.cache_misses} misses`, "note"));
       if (model.watch) name.append(text("div", `${model.watch.level}: ${model.watch.reason}`,
-        ["doubtful", "wrong"].includes(model.watch.level) ? "bad" : "note"));
+        ["warning", "wrong"].includes(model.watch.level) ? "bad" : "note"));
       row.append(name, text("td", model.input), text("td", model.interpreter),
         text("td", model.requests, "number"), text("td", model.refused, "number"),
         ...[model.p50_ms, model.p95_ms, model.p99_ms].map(each => text("td", number(each), "number")));

@@ -196,7 +196,7 @@ class _WatchedModel:
         self.ended_counts = self.evaluated_counts = dict.fromkeys(COUNTED, 0)
         self.merged: dict[str, Any] = {}
         self.verdict: Verdict | None = None
-        self._level = "sound"
+        self._level = "healthy"
         self._logged_s: dict[str, float] = {}
 
     def receive_sketch(self, worker: int, process_id: int, sketch: dict[str, Any]) -> None:
@@ -234,13 +234,13 @@ class _WatchedModel:
         return {**facts, "findings": facts["findings"][:MAX_FINDINGS]}
 
     def _log_change(self, verdict: Verdict) -> None:
-        level = "sound" if verdict.level == "early" else verdict.level
+        level = "healthy" if verdict.level == "early" else verdict.level
         if level == self._level:
             return
         self._level = level
         if monotonic() - self._logged_s.get(level, -LOG_INTERVAL_S) >= LOG_INTERVAL_S:
             self._logged_s[level] = monotonic()
-            log(f"{self.name} {self.version} is {level}: {verdict.reason}")
+            log(f"{self.name} {self.version}: health {level}: {verdict.reason}")
 
 
 class Verdicts:

@@ -41,8 +41,8 @@ def test_a_change_is_said_once_and_again_at_the_end(
     flat.predict(watched, arrays(tmp_path / "in", samples), "--watch")
     stdout, stderr = capsys.readouterr()
     lines = said(stderr)
-    assert lines[0].startswith("edgerun: still right? sound: ")
-    assert lines[-1].startswith("edgerun: still right? doubtful: ") and "than in validation" in lines[-1]
+    assert lines[0].startswith("edgerun: still right? healthy: ")
+    assert lines[-1].startswith("edgerun: still right? warning: ") and "than in validation" in lines[-1]
     assert 3 <= len(lines) <= 6
     assert "still right" not in stdout and stdout.count("in/0") == 320
 
@@ -56,7 +56,7 @@ def test_few_samples_are_too_early_to_say(watched: Path, tmp_path: Path, capsys:
 
 def test_a_batch_is_watched_as_well(watched: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flat.predict(watched, arrays(tmp_path / "in", flat.examples(flat.PICTURE, 70)), "--watch", "--batch", "1")
-    assert said(capsys.readouterr().err)[-1].startswith("edgerun: still right? sound: 70 samples")
+    assert said(capsys.readouterr().err)[-1].startswith("edgerun: still right? healthy: 70 samples")
 
 
 def test_a_stream_is_watched_as_well(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_stream_is_watched_as_well(tmp_path: Path) -> None:
     frames = flat.examples(flat.PICTURE, 70).tobytes()
     done = subprocess.run(command, input=frames, capture_output=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert said(done.stderr.decode())[-1].startswith("edgerun: still right? sound: 70 samples")
+    assert said(done.stderr.decode())[-1].startswith("edgerun: still right? healthy: 70 samples")
 
 
 def test_a_bundle_without_a_reference_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

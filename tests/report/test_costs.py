@@ -68,7 +68,7 @@ def built(saved_s: Estimate, prices: Any = None, joules: bool = False, won: bool
 def test_the_walk_is_paid_for_by_what_its_calls_save() -> None:
     result = built(about(0.003))
     (row,) = result["break_even"]
-    assert result["walk"]["cpu_s"] == 300
+    assert result["run"]["cpu_s"] == 300
     assert (row["unit"], row["answer"], row["calls"]) == ("CPU-seconds", "after", pytest.approx(100_000))
     assert row["calls_low"] == pytest.approx(300 / 0.0033) and row["calls_high"] == pytest.approx(300 / 0.0027)
     assert row["text"] == "after 100,000 calls (90,900 to 111,000), 1.16 days at one a second"
@@ -91,9 +91,9 @@ def test_nothing_saved_is_never_worth_it() -> None:
 
 def test_a_stage_that_recorded_nothing_leaves_the_answer_unknown() -> None:
     result = built(about(0.003), EUROS, cpu_seconds=None)
-    assert result["walk"]["cpu_s"] is None and result["walk"]["unknown"] == ["profile"]
+    assert result["run"]["cpu_s"] is None and result["run"]["unknown"] == ["profile"]
     assert {row["answer"] for row in result["break_even"]} == {"unknown"}
-    assert "not recorded by the version of edgekit that made: profile" in result["walk"]["notes"][0]
+    assert "not recorded by the version of edgekit that made: profile" in result["run"]["notes"][0]
 
 
 def test_nothing_that_ships_has_no_break_even() -> None:
@@ -111,17 +111,17 @@ def test_money_is_processor_time_and_energy_at_their_prices() -> None:
         "joules": "after",
         "money": "after",
     }
-    assert result["walk"]["joules"] is not None
-    assert result["walk"]["joules"]["value"] == pytest.approx(3000)
-    assert result["walk"]["money"] is not None
-    assert result["walk"]["money"]["value"] == pytest.approx(300 * 1e-4 + 3000 * 1e-7)
-    assert any("is an estimate" in note for note in result["walk"]["notes"])
+    assert result["run"]["joules"] is not None
+    assert result["run"]["joules"]["value"] == pytest.approx(3000)
+    assert result["run"]["money"] is not None
+    assert result["run"]["money"]["value"] == pytest.approx(300 * 1e-4 + 3000 * 1e-7)
+    assert any("is an estimate" in note for note in result["run"]["notes"])
 
 
 def test_money_without_energy_says_so() -> None:
     result = built(about(0.003), EUROS)
     assert result["calls"][1]["money"]["value"] == pytest.approx(0.001 * 1e-4)
-    assert "the money does not include energy, which is unknown: nothing shows it" in result["walk"]["notes"]
+    assert "the money does not include energy, which is unknown: nothing shows it" in result["run"]["notes"]
     only_energy = costs.prices_of({"per_kwh": 0.3, "currency": "EUR"})
     result = built(about(0.003), only_energy)
     assert "money" not in result["calls"][1]
@@ -135,8 +135,8 @@ def test_energy_that_other_processes_hide_leaves_the_run_s_unknown_and_its_money
         "benchmark", {"cost": result, "winner": "mine", "winners": {"onnx": "mine"}}, cpu_seconds=200.0
     )
     cost = costs.cost_of_run(benchmark, [benchmark], EUROS)
-    assert cost is not None and cost["walk"]["joules"] is None and cost["walk"]["money"] is None
-    assert any("because other processes used too much" in note for note in cost["walk"]["notes"])
+    assert cost is not None and cost["run"]["joules"] is None and cost["run"]["money"] is None
+    assert any("because other processes used too much" in note for note in cost["run"]["notes"])
     answers = {row["unit"]: row["answer"] for row in cost["break_even"]}
     assert answers == {"CPU-seconds": "after", "joules": "unknown", "money": "unknown"}
 
@@ -148,7 +148,7 @@ def test_a_config_without_prices_has_none() -> None:
 def test_a_run_says_what_it_has_cost_and_what_each_call_saves(tiny_run: FinishedRun) -> None:
     result = write_result(load_plan(TINY), tiny_run.folder)
     cost, stages = result["cost"], result["stages"]
-    assert cost["walk"]["cpu_s"] == pytest.approx(sum(stage["cpu_seconds"] for stage in stages.values()))
+    assert cost["run"]["cpu_s"] == pytest.approx(sum(stage["cpu_seconds"] for stage in stages.values()))
     assert all(stages[stage]["cpu_seconds"] > 0 for stage in STAGES)
     assert [row["name"] for row in cost["calls"]] == [row["name"] for row in result["variants"]]
     assert {row["name"] for row in cost["break_even"]} == set(result["winners"].values())
@@ -156,7 +156,7 @@ def test_a_run_says_what_it_has_cost_and_what_each_call_saves(tiny_run: Finished
     assert {"evidence/cost.json", "evidence/cpu_ms.npz"} <= set(sealed.files)
     assert "cost" not in sealed.config
     until_then = call_costs.cost_of(sealed)
-    assert until_then["walk"]["cpu_s"] == pytest.approx(cost["walk"]["cpu_s"] - stages["bundle"]["cpu_seconds"])
+    assert until_then["run"]["cpu_s"] == pytest.approx(cost["run"]["cpu_s"] - stages["bundle"]["cpu_seconds"])
 
 
 def test_a_price_changes_the_result_and_runs_no_stage_again(tiny_run: FinishedRun, tmp_path: Path) -> None:

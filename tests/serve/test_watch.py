@@ -75,12 +75,12 @@ def test_sound_samples_are_sound_and_darkened_ones_are_told_in_words(server: Ser
     feed(server, sound(299, 2))
     assert server.ask("PUT", "/predict", PICTURE).status == 200
     until_samples(server, 300)
-    found = until_level(server, "sound")
+    found = until_level(server, "healthy")
     assert "300 samples look like those of validation" in found["reason"]
     assert value(scraped(server), "edgekit_health", **TINY) == 0
     feed(server, sound(800, 3) // 4)
     until_samples(server, 1100)
-    found = until_level(server, "doubtful")
+    found = until_level(server, "warning")
     assert "than in validation" in found["reason"]
     texts = [each["text"] for each in found["findings"] if each["alarm"]]
     assert any(each.startswith("inputs are darker than in validation") for each in texts)
@@ -89,8 +89,8 @@ def test_sound_samples_are_sound_and_darkened_ones_are_told_in_words(server: Ser
     assert value(metrics, "edgekit_drift_alarm", statistic="brightness", **TINY) == 1
     assert value(metrics, "edgekit_drift", statistic="brightness", **TINY) > 1
     assert value(metrics, "edgekit_watched_samples_total", **TINY) == 1100
-    assert "tiny 1.2.0 is doubtful: " in server.said()
-    assert server.said().count("is doubtful") == 1
+    assert "tiny 1.2.0: health warning: " in server.said()
+    assert server.said().count("health warning") == 1
 
 
 def test_inputs_that_cannot_be_taken_are_told_in_words(server: Server) -> None:
@@ -131,7 +131,7 @@ def test_workers_are_judged_together_and_one_that_ends_is_watched_again(start: S
         feed(server, sound(50, seed))
     until(lambda: counted(server) == 800, lambda: counted(server))
     assert canary_runs(server) >= before, "a counter never goes back"
-    until(lambda: (verdict(server) or {}).get("level") == "sound", lambda: verdict(server))
+    until(lambda: (verdict(server) or {}).get("level") == "healthy", lambda: verdict(server))
 
 
 def test_a_bundle_without_a_reference_is_served_and_said_to_be_unwatched(start: Start, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_wrong_model_goes_on_to_be_served(start: Start, tmp_path: Path) -> Non
         feed(server, sound(50, 5))
         assert value(scraped(server), "edgekit_health", **TINY) == 2
         time.sleep(2)
-        assert server.said().count("is wrong") == 1
+        assert server.said().count("health wrong") == 1
     finally:
         server.stop()
 

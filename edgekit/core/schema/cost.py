@@ -93,7 +93,7 @@ class BreakEven(Record):
 
     name: Annotated[str, Field(description="a variant that ships")]
     unit: Annotated[Literal["CPU-seconds", "joules", "money"], Field(description="what is counted")]
-    walk: Annotated[float | None, Field(ge=0, description="what the run has cost; null: not known")]
+    run: Annotated[float | None, Field(ge=0, description="what the run has cost; null: not known")]
     saved: Annotated[Estimate | None, Field(description="what each call saves against the baseline; null: not known")]
     answer: Annotated[
         Literal["after", "perhaps never", "never", "unknown"],
@@ -115,5 +115,5 @@ class Cost(CallCosts):
     """The cost of a call of each variant, the cost of the run, and the number of calls after which it has paid off."""
 
     prices: Annotated[Prices | None, Field(description="the prices of the config; null: not configured")]
-    walk: Annotated[RunCost, Field(description="what the run has cost so far")]
+    run: Annotated[RunCost, Field(description="what the run has cost so far")]
     break_even: Annotated[list[BreakEven], Field(description="one entry for each variant that ships")]

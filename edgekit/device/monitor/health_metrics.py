@@ -16,7 +16,7 @@ def health_families(verdict: Verdict, sketch: Mapping[str, Any], **extra_labels:
         Family(
             "edgekit_health",
             "gauge",
-            "0 sound, 1 doubtful, 2 wrong, -1 too early to say",
+            "0 healthy, 1 warning, 2 wrong, -1 too early to say",
             [("", extra_labels, verdict.health)],
         ),
         Family(

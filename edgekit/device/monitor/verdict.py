@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 REFUSAL_ALARM = 0.05, 8
 """Refusals are an alarm if they are more than this fraction of the last samples, and at least this many."""
-LEVELS = ("early", "sound", "doubtful", "wrong")
+LEVELS = ("early", "healthy", "warning", "wrong")
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class DriftFinding:
 class Verdict:
     """A monitor's verdict.
 
-    `level` is "wrong" if golden samples are not reproduced, else "doubtful" if a finding is an alarm, else "early" with
-    fewer than 64 samples, else "sound".
+    `level` is "wrong" if golden samples are not reproduced, else "warning" if a finding is an alarm, else "early" with
+    fewer than 64 samples, else "healthy".
     """
 
     level: str
@@ -51,7 +51,7 @@ class Verdict:
 
     @property
     def health(self) -> int:
-        """The level as a number: −1 too early to say, 0 sound, 1 doubtful, 2 wrong."""
+        """The level as a number: −1 too early to say, 0 healthy, 1 warning, 2 wrong."""
         return LEVELS.index(self.level) - 1
 
     def to_dict(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Verdict:
             )
         if alarms:
             more = f"; and {len(alarms) - 1} more findings" if len(alarms) > 1 else ""
-            return cls("doubtful", alarms[0].text + more, samples, findings, canary)
+            return cls("warning", alarms[0].text + more, samples, findings, canary)
         if samples < MIN_SAMPLES:
             return cls(
                 "early",
@@ -99,7 +99,7 @@ class Verdict:
                 findings,
                 canary,
             )
-        return cls("sound", f"{samples:,} samples look like those of validation", samples, findings, canary)
+        return cls("healthy", f"{samples:,} samples look like those of validation", samples, findings, canary)
 
 
 def _statistics(reference: Reference, sketch: Mapping[str, Any]) -> list[DriftFinding]:

@@ -36,7 +36,7 @@ OUTPUT_STATISTICS = (
     "output_",
 )
 """The beginnings of the names of statistics about answers. All other statistics are about inputs."""
-DRIFT_LEVELS = ("doubtful", "wrong")
+DRIFT_LEVELS = ("warning", "wrong")
 REFUSED_STATISTIC = "refused"
 """The statistic of rejected samples, which never reached the network."""
 

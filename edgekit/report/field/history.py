@@ -23,13 +23,13 @@ from edgekit.report.figures import ACCENT, DARK, PLAIN_TEXT_STYLE, STYLE, PlotSt
 from edgekit.report.formatting import count, milliseconds, shorten_middle
 from edgekit.report.tables import Table
 
-LEVELS = ("early", "sound", "doubtful", "wrong")
+LEVELS = ("early", "healthy", "warning", "wrong")
 MIN_EVIDENCE = 0.01
 """Findings with less evidence (−log₁₀ of the corrected p-value) than this are not shown."""
 COLUMNS = ("report", "from", "bundle", "host", "interpreter", "answered", "refused", "dropped", "hottest, °C", "health")
 RANKS = {0.5: "p50", 0.9: "p90", 0.99: "p99"}
 CURVE_STYLES: dict[str, tuple[str, str]] = {"then": ("#333333", "--"), "now": (DARK, "-")}
-HEALTH_STYLES = {"early": ("#777777", "."), "sound": (DARK, "o"), "doubtful": (ACCENT, "^"), "wrong": (ACCENT, "X")}
+HEALTH_STYLES = {"early": ("#777777", "."), "healthy": (DARK, "o"), "warning": (ACCENT, "^"), "wrong": (ACCENT, "X")}
 """Colour and marker of each level of health. The marker distinguishes the levels in greyscale, too."""
 MAX_NAME_LENGTH = 34
 MAX_FINDINGS = 20

@@ -105,7 +105,7 @@ def figure(cost: Cost) -> Figure | None:
     Returns None if nothing ships or the cost of the run is unknown.
     """
     rows = [row for row in cost["break_even"] if row["unit"] == "CPU-seconds"]
-    if not rows or rows[0]["walk"] is None:
+    if not rows or rows[0]["run"] is None:
         return None
     row, baseline = rows[0], cost["calls"][0]
     winner = next(each for each in cost["calls"] if each["name"] == row["name"])
@@ -115,7 +115,7 @@ def figure(cost: Cost) -> Figure | None:
         figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
         for call, run_cpu_s, colour, style in (
             (baseline, 0.0, TARGET_COLOURS["pytorch"], "--"),
-            (winner, row["walk"], DARK, "-"),
+            (winner, row["run"], DARK, "-"),
         ):
             _draw_line(axes, call, calls, run_cpu_s or 0.0, colour, style)
         if row["calls"] is not None:

@@ -182,11 +182,11 @@ def _health_alerts() -> list[Alert]:
             ),
         ),
         Alert(
-            "EdgekitModelDoubtful",
+            "EdgekitModelWarning",
             TICKET,
             "edgekit_health == 1",
             "30m",
-            f"{WHICH} is doubtful",
+            f"{WHICH} differs from validation",
             "For half an hour something has differed from validation.",
             (
                 "The verdict in words: what differs, and by how much?",

@@ -332,7 +332,7 @@ def _machine_row() -> Row:
 
 
 def _health_row() -> Row:
-    states = ((-1, "too early", GREY), (0, "sound", GREEN), (1, "doubtful", YELLOW), (2, "wrong", RED))
+    states = ((-1, "too early", GREY), (0, "healthy", GREEN), (1, "warning", YELLOW), (2, "wrong", RED))
     health = Query(f"max by (instance, model, version) (edgekit_health{{{MODEL}}})", f"{WHO} {WHERE}")
     alarms = Query(
         f"max by (instance, model, version, statistic) (edgekit_drift_alarm{{{MODEL}}})",

@@ -137,7 +137,7 @@ class Monitor:
         return {"samples": 3}
 
     def verdict(self) -> Verdict:
-        return Verdict("doubtful", "darker", (Verdict("wrong", "inner"),))
+        return Verdict("warning", "darker", (Verdict("wrong", "inner"),))
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -273,7 +273,7 @@ class TestPredict:
         report = tmp_path / "r.json"
         assert main(["predict", str(bundle), str(folder), *FIXED, "--watch", "--report", str(report)]) == 4
         found = read(report)
-        assert found["answered"] == 0 and found["verdict"]["level"] == "doubtful"
+        assert found["answered"] == 0 and found["verdict"]["level"] == "warning"
         assert found["sketch"]["refused"] == found["refused"]["invalid"] == 9
 
     def test_sigterm_writes_the_report_and_says_so(self, tmp_path: Path, bundles: dict[str, Path]) -> None:

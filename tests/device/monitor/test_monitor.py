@@ -31,11 +31,11 @@ def monitor(name: str, samples: int = 1000, every_s: float = 0.0) -> Monitor:
 def test_every_task_and_kind_is_watched(name: str) -> None:
     sound, moved = monitor(name), monitor(name)
     sound.observe(*stream(sound.manifest, 512, seed=1))
-    assert sound.verdict().level == "sound", sound.verdict()
+    assert sound.verdict().level == "healthy", sound.verdict()
     assert sound.verdict().samples == 512
     moved.observe(*stream(moved.manifest, 512, seed=1, shift=2.0))
     if name not in ("classification", "segmentation", "audio", "window", "vector", "picture", "text", "tensors"):
-        assert moved.verdict().level == "doubtful", moved.verdict()  # to the others a common shift is none
+        assert moved.verdict().level == "warning", moved.verdict()  # to the others a common shift is none
     text = json.dumps(sound.sketch())
     assert len(text) < 300 * len(sound.reference.names) + 1000
 
@@ -65,7 +65,7 @@ def changed(name: str, change: object) -> Verdict:
 )
 def test_what_changed_is_said_in_words(name: str, change: object, words: str) -> None:
     verdict = changed(name, change)
-    assert verdict.level == "doubtful"
+    assert verdict.level == "warning"
     assert words in " ".join(each.text for each in verdict.findings if each.alarm)
     assert verdict.reason.startswith(verdict.findings[0].text)
 
@@ -74,7 +74,7 @@ def test_less_sure_answers_are_found_and_said() -> None:
     found = monitor("classification")
     samples, outputs = stream(found.manifest, 512, seed=1)
     found.observe(samples, outputs * 0.4)
-    assert found.verdict().level == "doubtful"
+    assert found.verdict().level == "warning"
     assert "less sure than in validation" in " ".join(each.text for each in found.verdict().findings)
 
 
@@ -90,7 +90,7 @@ def test_a_verdict_waits_for_64_samples() -> None:
     found.observe(*stream(found.manifest, 63, seed=1))
     assert (found.verdict().level, found.verdict().health) == ("early", -1)
     found.observe(*stream(found.manifest, 1, seed=2))
-    assert (found.verdict().level, found.verdict().health) == ("sound", 0)
+    assert (found.verdict().level, found.verdict().health) == ("healthy", 0)
 
 
 def test_one_by_one_is_as_all_at_once() -> None:
@@ -119,15 +119,15 @@ def test_a_sketch_says_the_same_on_another_machine() -> None:
     assert Verdict.of(found.manifest, found.reference, sketch) == found.verdict()
 
 
-def test_many_rejected_inputs_are_doubtful() -> None:
+def test_many_rejected_inputs_give_a_warning() -> None:
     found = monitor("raw")
     found.observe(*stream(found.manifest, 200, seed=1))
     for _ in range(5):
         found.refused(InputError("sample: got float32[3]"))
-    assert found.verdict().level == "sound"
+    assert found.verdict().level == "healthy"
     for _ in range(20):
         found.refused(InputError("sample: got float32[3]"))
-    assert found.verdict().level == "doubtful"
+    assert found.verdict().level == "warning"
     assert "got no answer" in found.verdict().reason and "got float32[3]" in found.verdict().reason
 
 
@@ -176,11 +176,11 @@ def test_a_loaded_bundle_watches_itself(watched: Path) -> None:
     model = load(watched, trial=False, monitor=True)
     for raw in flat.examples(flat.PICTURE, 200):
         model.predict(raw)
-    assert model.monitor.verdict().level == "sound"
+    assert model.monitor.verdict().level == "healthy"
     for raw in flat.examples(flat.PICTURE, 200):
         model.predict(raw // 3)
     verdict = model.monitor.verdict()
-    assert verdict.level == "doubtful" and "darker" in " ".join(each.text for each in verdict.findings)
+    assert verdict.level == "warning" and "darker" in " ".join(each.text for each in verdict.findings)
 
 
 def test_nothing_is_watched_unless_it_is_asked_for(watched: Path) -> None:

@@ -30,7 +30,7 @@ def sketch(seed: int, dark: bool = False, samples: int = 256) -> dict[str, Any]:
 def test_counts_are_added_and_the_sound_stay_sound() -> None:
     merged = Monitor.merge([sketch(seed) for seed in range(1, 5)])
     verdict = Verdict.of(MADE, REFERENCE, merged)
-    assert verdict.level == "sound" and verdict.samples == 1024
+    assert verdict.level == "healthy" and verdict.samples == 1024
     assert sum(merged["statistics"]["brightness"]["bins"]) == 1024
     assert sum(merged["classes"].values()) == 1024
 
@@ -38,7 +38,7 @@ def test_counts_are_added_and_the_sound_stay_sound() -> None:
 def test_one_of_many_that_changed_is_seen_in_the_sum() -> None:
     merged = Monitor.merge([*(sketch(seed) for seed in range(1, 5)), sketch(9, dark=True)])
     verdict = Verdict.of(MADE, REFERENCE, merged)
-    assert verdict.level == "doubtful" and "darker" in " ".join(each.text for each in verdict.findings if each.alarm)
+    assert verdict.level == "warning" and "darker" in " ".join(each.text for each in verdict.findings if each.alarm)
 
 
 def test_evidence_is_less_where_it_was_chosen_among_many() -> None:

@@ -1,4 +1,4 @@
-"""Samples kept for the desk: the most doubtful ones, within their limits, whatever clock, disk and kills do."""
+"""Samples kept for the workstation: the most uncertain ones, within their limits, whatever clock, disk and kills do."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*.npz"))
 
 
-def test_the_most_doubtful_are_kept_with_sample_outputs_and_answer(model: Model, tmp_path: Path) -> None:
+def test_the_most_uncertain_are_kept_with_sample_outputs_and_answer(model: Model, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     observer = UncertainSamples.of(model, folder, per_day=5)
     model.observers.add(observer)
@@ -199,7 +199,7 @@ def test_what_a_killed_process_left_is_cleared_away_and_what_is_at_work_stays(mo
 
 def test_memory_stays_bounded_however_fast_samples_come(model: Model, tmp_path: Path) -> None:
     observer = UncertainSamples.of(model, tmp_path, per_day=7, clock=Clock())
-    margins = np.linspace(0.99, 0.0, 3000).tolist()  # each more doubtful than all before
+    margins = np.linspace(0.99, 0.0, 3000).tolist()  # each more uncertain than all before
     for margin in margins:
         tell(observer, [margin])
         assert observer.waiting <= 7

@@ -18,7 +18,7 @@ def actions(report: FieldReport, then: FieldReport | None = None) -> list[str]:
 
 def test_a_sound_report_asks_for_nothing() -> None:
     assert actions(made(), made()) == ["nothing"]
-    assert actions(made(verdict=judged("sound", finding("brightness", alarm=False)))) == ["nothing"]
+    assert actions(made(verdict=judged("healthy", finding("brightness", alarm=False)))) == ["nothing"]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_few_refused_and_dropped_samples_are_nobody_s_fault() -> None:
 
 
 def test_changed_inputs_are_looked_at_and_an_int8_network_is_recalibrated() -> None:
-    verdict = judged("doubtful", finding("brightness", text="inputs are darker"), finding("noise"))
+    verdict = judged("warning", finding("brightness", text="inputs are darker"), finding("noise"))
     (step,) = advice.steps(made(verdict=verdict))
     assert (step.action, step.why) == ("look at the inputs", "inputs changed: inputs are darker; so did noise")
     result = advice.steps(made(verdict=verdict, bundle__variant="student-int8-tflite"))
@@ -51,13 +51,13 @@ def test_changed_inputs_are_looked_at_and_an_int8_network_is_recalibrated() -> N
 
 
 def test_refused_inputs_recalibrate_nothing() -> None:
-    verdict = judged("doubtful", finding("refused", text="100% of the last 64 inputs got no answer"))
+    verdict = judged("warning", finding("refused", text="100% of the last 64 inputs got no answer"))
     assert actions(made(verdict=verdict, bundle__variant="student-int8-tflite")) == ["look at the inputs"]
 
 
 @pytest.mark.parametrize("statistic", ["confidence", "margin", "class:star", "value:speed", "score", "projection:1"])
 def test_changed_answers_ask_for_training(statistic: str) -> None:
-    assert actions(made(verdict=judged("doubtful", finding(statistic)))) == ["retrain"]
+    assert actions(made(verdict=judged("warning", finding(statistic)))) == ["retrain"]
 
 
 def test_golden_vectors_that_come_out_wrong_are_not_the_inputs_fault() -> None:
@@ -99,7 +99,7 @@ class TestLatency:
 
 
 def test_the_device_comes_before_the_answers_and_these_before_latency() -> None:
-    verdict = judged("doubtful", finding("confidence"), finding("brightness"))
+    verdict = judged("warning", finding("confidence"), finding("brightness"))
     now = made(verdict=verdict, machine__last__temperature_c=90.0, latency_ms=latencies(3.0, seed=2))
     then = made(latency_ms=latencies(1.0))
     assert actions(now, then) == ["look at the device", "look at the inputs", "retrain", "look at the device"]

@@ -23,7 +23,7 @@ def test_the_examples_are_compared_in_words_and_tables() -> None:
     done = edgekit("compare", MARCH, SEPTEMBER)
     assert done.exit_code == 0, done.output
     hottest = "The highest temperature was 51 °C then and is 58 °C now."
-    for text in ("execute", "slower", "no difference", hottest, "Health now: doubtful.", "1. look at the inputs: ",
+    for text in ("execute", "slower", "no difference", hottest, "Health now: warning.", "1. look at the inputs: ",
                  "2. retrain: ", "answered star"):  # fmt: skip
         assert text in done.output, text
 
@@ -33,7 +33,7 @@ def test_json_has_ratios_with_intervals_and_the_steps() -> None:
     execute = next(each for each in result["latency"] if (each["part"], each["percentile"]) == ("execute", "p50"))
     assert execute["low"] < execute["ratio"] < execute["high"] and execute["said"] == "slower"
     assert 1.3 < execute["ratio"] < 1.7, "the example's execute is half as long again"
-    assert result["same_bundle"] is True and result["b"]["health"] == "doubtful"
+    assert result["same_bundle"] is True and result["b"]["health"] == "warning"
     assert [each["action"] for each in result["next"]][:2] == ["look at the inputs", "retrain"]
     assert result["words"][0].startswith("The median (p50) time per answer was ")
 

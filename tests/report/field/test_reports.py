@@ -24,7 +24,7 @@ def test_the_examples_are_read_in_their_order() -> None:
     assert [each.name for each in result] == ["camera-7-march", "camera-7-june", "camera-7-september"]
     assert all(each.answered == each.received == 3000 == sum(each.counts("whole")) for each in result)
     assert [each.temperature_c for each in result] == [51.0, 63.5, 58.0]
-    assert [(each.verdict or {})["level"] for each in result] == ["sound", "sound", "doubtful"]
+    assert [(each.verdict or {})["level"] for each in result] == ["healthy", "healthy", "warning"]
     assert result[0].parts == ["preprocess", "execute", "postprocess", "whole"]
 
 
@@ -43,7 +43,7 @@ def test_the_examples_are_read_in_their_order() -> None:
         ({"latency_ms": {"execute": {"counts": [[0, -1]]}}}, "latency_ms.execute.counts is not a list"),
         ({"latency_ms": {"execute": {"counts": [[9999, 1]]}}}, "latency_ms.execute.counts is not a list"),
         ({"verdict": "fine"}, "verdict is not an object"),
-        ({"verdict": {"level": "doubtful", "findings": [3]}}, "verdict.findings is not a list of objects"),
+        ({"verdict": {"level": "warning", "findings": [3]}}, "verdict.findings is not a list of objects"),
         ({"bundle": {"name": "a", "version": "1", "variant": "b"}}, "bundle.identity is None"),
     ],
 )

@@ -121,12 +121,12 @@ def right_cases() -> list[Case]:
     failures = f"edgekit_canary_failures_total{{{WHO}}}"
     success = f"edgekit_canary_last_success_timestamp_seconds{{{WHO}}}"
     return [
-        Case("sound", (), HOUR, {health: gauge((HOUR, 0)), drift: gauge((HOUR, 0))}),
+        Case("healthy", (), HOUR, {health: gauge((HOUR, 0)), drift: gauge((HOUR, 0))}),
         Case("too early to say", (), HOUR, {health: gauge((HOUR, -1))}),
         Case("wrong", ("EdgekitModelWrong",), HOUR, {health: gauge((50, 0), (10, 2))}),
         Case("wrong for a minute", (), HOUR, {health: gauge((59, 0), (1, 2))}),
-        Case("doubtful", ("EdgekitModelDoubtful",), HOUR, {health: gauge((20, 0), (40, 1))}),
-        Case("doubtful for a quarter of an hour", (), HOUR, {health: gauge((45, 0), (15, 1))}),
+        Case("warning", ("EdgekitModelWarning",), HOUR, {health: gauge((20, 0), (40, 1))}),
+        Case("warning for a quarter of an hour", (), HOUR, {health: gauge((45, 0), (15, 1))}),
         Case("drifted", ("EdgekitDrift",), HOUR, {drift: gauge((40, 0), (20, 1))}),
         Case("drifted for five minutes", (), HOUR, {drift: gauge((55, 0), (5, 1))}),
         Case("the canary failed once", ("EdgekitCanaryFailed",), HOUR, {failures: gauge((50, 0), (10, 1))}),

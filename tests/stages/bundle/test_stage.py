@@ -84,4 +84,4 @@ def test_a_bundle_says_what_its_validation_samples_look_like(model: Model) -> No
     assert found.classes == dict(zip(model.manifest.labels, said.tolist(), strict=True))
     watching = Monitor.of(model)
     watching.observe(validation.x, scores)
-    assert watching.verdict().level == "sound"
+    assert watching.verdict().level == "healthy"

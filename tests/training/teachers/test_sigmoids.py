@@ -67,7 +67,7 @@ def test_every_kind_of_file_teaches_by_the_logits_before_its_sigmoids(kind: str,
 
 
 @pytest.mark.parametrize("name", [*TITLES, *INT8])
-def test_doubtful_answers_stay_those_of_the_file(name: str, made: dict[str, Path]) -> None:
+def test_uncertain_answers_stay_those_of_the_file(name: str, made: dict[str, Path]) -> None:
     """Also of one whose weights have eight bits, for its sigmoids are floats."""
     kind = INT8.get(name, name)
     said = module(kind).open(made[name], 1).for_shape((1, FEATURES))

@@ -238,13 +238,13 @@ function show(state) {
     ...parts.flatMap(part => [make("i", undefined, kinds[part]), make("span", means[part]),
       make("span", milliseconds((timing[part] || {}).p50)), make("span", milliseconds((timing[part] || {}).p99))]));
   const verdicts = state.models.filter(each => each.verdict);
-  const order = ["sound", "early", "doubtful", "wrong"];
+  const order = ["healthy", "early", "warning", "wrong"];
   verdicts.sort((one, two) => order.indexOf(two.verdict.level) - order.indexOf(one.verdict.level));
   if (verdicts.length) {
     const {level, reason} = verdicts[0].verdict;
-    const meaning = {early: "too early to say", sound: "as in validation", doubtful: "differs from validation",
+    const meaning = {early: "too early to say", healthy: "as in validation", warning: "differs from validation",
       wrong: "the model gives other answers"}[level];
-    pill($("health"), {sound: "good", doubtful: "warn", wrong: "bad"}[level] || "", `still right? ${meaning}`);
+    pill($("health"), {healthy: "good", warning: "warn", wrong: "bad"}[level] || "", `still right? ${meaning}`);
     $("health").title = `${level}: ${reason}`;
   }
   $("sinks-card").hidden = !state.sinks.length;
