@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from PIL import Image
 
+from edgekit.cli.init import pretrained_network
 from edgekit.cli.init.inspection import MAX_OPENED, Findings, is_grey
 from edgekit.core.errors import DataError
 from edgekit.data import archives, box_formats, mask_layouts
@@ -78,8 +79,13 @@ def annotation_formats(source: Archive) -> list[str]:
     return formats
 
 
-def inspect_boxes(path: Path, container: str, source: Archive, formats: Sequence[str]) -> Findings:
-    """Return findings about pictures with boxes: their most common size, colours, and splits."""
+def inspect_boxes(
+    path: Path, container: str, source: Archive, formats: Sequence[str], task: str | None = None
+) -> Findings:
+    """Return findings about pictures with boxes: their most common size, colours, and splits.
+
+    If a trained backbone suits them, the network sees more pixels of each.
+    """
     if len(formats) > 1:
         titles = " and ".join(BOX_FORMAT_TITLES[name] for name in formats)
         raise DataError(f"{path}: contains annotations of {titles}; keep one kind, or write the config by hand")
@@ -91,7 +97,10 @@ def inspect_boxes(path: Path, container: str, source: Archive, formats: Sequence
     if not survey.sizes:
         raise DataError(f"{path}: none of its pictures can be opened; check that they are not damaged")
     size = survey.sizes.most_common(1)[0][0]
-    width, height = sample_size(size)
+    samples = sum(picture.split == "train" for picture in annotations.pictures)
+    large = sample_size(size, pretrained_network.DETECTION_PIXELS)
+    starts_pretrained = pretrained_network.suits_boxes(task, samples, survey.coloured, large)
+    width, height = large if starts_pretrained else sample_size(size)
     section = {
         "source": "boxes",
         "path": str(path),
@@ -109,18 +118,17 @@ def inspect_boxes(path: Path, container: str, source: Archive, formats: Sequence
         f"({BOX_FORMAT_TITLES[formats[0]]}), {sizes}, {colour}, seen as {width}×{height}"
     )
     splits = frozenset(picture.split for picture in annotations.pictures)
-    samples = sum(picture.split == "train" for picture in annotations.pictures)
     keypoints = len(annotations.keypoints.names) if annotations.keypoints else 0
     return Findings(
         section, description, splits, comments, classes=annotations.classes, task="detection", samples=samples,
-        keypoints=keypoints, has_masks=annotations.has_masks,
+        keypoints=keypoints, has_masks=annotations.has_masks, starts_pretrained=starts_pretrained,
     )  # fmt: skip
 
 
-def sample_size(size: tuple[int, int]) -> tuple[int, int]:
+def sample_size(size: tuple[int, int], max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
     """Return the (width, height) of a sample: multiples of the stride that fit the picture's proportions best.
 
-    Neither is larger than the picture's own side, rounded up to the stride.
+    It has at most `max_pixels` pixels. Neither is larger than the picture's own side, rounded up to the stride.
     """
     width, height = size
     largest = [max(STRIDE, -(-side // STRIDE) * STRIDE) for side in size]
@@ -130,8 +138,8 @@ def sample_size(size: tuple[int, int]) -> tuple[int, int]:
         used = scale**2 * width * height / (sample[0] * sample[1])
         return round(min(scale, 1.0) * used, 9), -sample[0] * sample[1]
 
-    sides = range(STRIDE, MAX_PIXELS // STRIDE + 1, STRIDE)
-    fitting = [(x, y) for x in sides if x <= largest[0] for y in sides if y <= largest[1] and x * y <= MAX_PIXELS]
+    sides = range(STRIDE, max_pixels // STRIDE + 1, STRIDE)
+    fitting = [(x, y) for x in sides if x <= largest[0] for y in sides if y <= largest[1] and x * y <= max_pixels]
     return max(fitting, key=rank)
 
 

@@ -69,9 +69,7 @@ class ConfigDraft:
     def text(self) -> str:
         """Return the config as YAML."""
         sizes = self.sizes
-        learning_rate = self._learning_rate()
-        epochs = pretrained_network.epochs(sizes) if self.starts_pretrained else sizes.epochs
-        training: dict[str, Any] = {"epochs": epochs, "batch_size": sizes.batch, "learning_rate": learning_rate}
+        training = self._training()
         augmentation = AUGMENTATIONS.get(self.task, "none")
         augment = {"augment": augmentation} if self.data.kind == "image" else {}
         training |= augment
@@ -113,13 +111,15 @@ class ConfigDraft:
             comments = {"kwargs": "the patches of the train split that are kept; more cost time and bytes"}
             return [f"model: # {note}", *entry_lines(pretrained_network.ANOMALY_NETWORK, comments)]
         dimensions = {"dimensions": embedding.DIMENSIONS} if self.task == "embedding" else {}
+        comment = {"pretrained": "leave this line out to train from new weights, which needs some thousand pictures"}
+        if self.task == "detection":
+            note = "a detector on the first layers of EfficientNet-Lite0, which have been trained on ImageNet"
+            return [f"model: # {note}", *entry_lines(pretrained_network.DETECTOR, comment)]
         network = pretrained_network.NETWORK
         return [
             "model: # EfficientNet-Lite0; its backbone has been trained on ImageNet, and its last layer is new",
-            *entry_lines({**network, "kwargs": {**network["kwargs"], **dimensions}}, {
-                "pretrained": "leave this line out to train from new weights, which needs some thousand pictures",
-            }),
-        ]  # fmt: skip
+            *entry_lines({**network, "kwargs": {**network["kwargs"], **dimensions}}, comment),
+        ]
 
     def _profile(self, training: dict[str, Any]) -> list[str]:
         if self.is_fitted:
@@ -129,7 +129,7 @@ class ConfigDraft:
             "profile:",
             *entry_lines({**training, **self._folds(), "compiling": False}, {
                 "folds": "of a cross-validation, because the validation split is small; leave it out to save the time",
-                "epochs": f"of {-(-self.sizes.train // self.sizes.batch)} steps; raise it if accuracy still rises at "
+                "epochs": f"of {-(-self.sizes.train // training['batch_size'])} steps; raise it if accuracy still rises at "
                 "the end",
                 "augment": "random shifts; shift_flip adds mirror images, none leaves the pictures as they are",
                 "compiling": "true times torch.compile too, which takes a minute",
@@ -139,7 +139,7 @@ class ConfigDraft:
     def _folds(self) -> dict[str, int]:
         """Return the number of folds if a trained backbone is validated on few samples."""
         is_small = self.starts_pretrained and self.sizes.validation < pretrained_network.SMALL_VALIDATION
-        return {"folds": pretrained_network.FOLDS} if is_small else {}
+        return {"folds": pretrained_network.FOLDS} if is_small and self.task != "detection" else {}
 
     def _student_stages(
         self, training: dict[str, Any], fine_tuning: dict[str, Any], augment: dict[str, Any]
@@ -195,13 +195,17 @@ class ConfigDraft:
         comment = "of the answers to a stream, chosen on validation; without this line each window is answered alone"
         return ["", "bundle:", *entry_lines({"smoothing": "auto"}, {"smoothing": comment})]
 
+    def _training(self) -> dict[str, Any]:
+        if self.starts_pretrained:
+            return pretrained_network.training_options(self.task, self.sizes)
+        sizes = self.sizes
+        return {"epochs": sizes.epochs, "batch_size": sizes.batch, "learning_rate": self._learning_rate()}
+
     def _learning_rate(self) -> float:
         """Return the learning rate for the task and the kind of samples. The rates were found on small data sets.
 
         Networks without batch normalization need a lower rate.
         """
-        if self.starts_pretrained:
-            return pretrained_network.LEARNING_RATE
         if self.task == "anomaly":
             return PICTURE_ANOMALY_RATE if self.data.kind == "image" else ANOMALY_RATE
         return FAST_RATE if self.data.kind != "vector" and self.task != "regression" else SLOW_RATE

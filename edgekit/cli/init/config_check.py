@@ -38,6 +38,7 @@ def draft_config(name: str, task: str, findings: Findings, path_in_config: str |
     """
     if pretrained_side := pretrained_network.sample_side(task, findings):
         findings = pretrained_network.with_side(findings, pretrained_side)
+    starts_pretrained = pretrained_side > 0 or (findings.starts_pretrained and task == "detection")
     section = {**findings.section}
     section |= {f"{split}_fraction": 0.2 for split in ("validation", "test") if split not in findings.splits}
     data = read_data(name, task, {**section, "calibration_samples": 1, "overlap": "drop"})
@@ -57,7 +58,7 @@ def draft_config(name: str, task: str, findings: Findings, path_in_config: str |
         section["path"] = path_in_config
     least_batch = positives.min_batch_size(data.train.y) if task == "embedding" else 2
     split_sizes = replace(SplitSizes(*map(len, splits)), least_batch=least_batch)
-    return ConfigDraft(name, task, findings, section, data, split_sizes, starts_pretrained=pretrained_side > 0)
+    return ConfigDraft(name, task, findings, section, data, split_sizes, starts_pretrained=starts_pretrained)
 
 
 def check_config(text: str, section: dict[str, Any], data: Data, source: Path | None = None) -> None:

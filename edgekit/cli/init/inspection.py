@@ -247,7 +247,8 @@ class Findings:
     labels in arrays or in a table. `classes` are the names of the classes, if the data show them. `task` is used if the
     user names no task. `samples` is the number of pictures in the train split, and `side` the shorter side of most
     pictures in pixels, where they are known. `keypoints` is the number of keypoints that the annotations of boxes
-    declare, and `has_masks` says whether each box has a mask.
+    declare, and `has_masks` says whether each box has a mask. `starts_pretrained` says that the size in `section` is
+    that for a detector on a trained backbone.
     """
 
     section: dict[str, Any]
@@ -261,3 +262,4 @@ class Findings:
     side: int = 0
     keypoints: int = 0
     has_masks: bool = False
+    starts_pretrained: bool = False

@@ -1,6 +1,6 @@
 """The network that `edgekit init` proposes for few pictures: EfficientNet-Lite0 with weights trained on ImageNet.
 
-For an anomaly detection, it is PatchCore on the feature maps of that network.
+For boxes it is a detector on the first layers of that network, and for anomalies PatchCore on its feature maps.
 """
 
 from __future__ import annotations
@@ -18,15 +18,22 @@ MAX_PICTURES = 3000
 """Up to this number of pictures, a trained backbone is proposed, because a network from new weights learns little."""
 SIDES = (96, 128, 160, 192, 224)
 """Possible sides of the samples, pixels. The network was trained on pictures of 224 pixels."""
-TRAINING_STEPS = 200
+DETECTION_PIXELS = 320 * 224
+"""Largest number of pixels of a sample with boxes."""
+TRAINING_STEPS, DETECTION_STEPS = 200, 340
 """Number of optimizer steps after which a trained backbone has adapted to small data."""
 LEARNING_RATE = 0.02
+DETECTION_OPTIONS: dict[str, Any] = {"batch_size": 8, "learning_rate": 0.001, "optimizer": "adamw"}
 SMALL_VALIDATION, FOLDS = 100, 5
 """With fewer validation samples than this, the accuracy is estimated by cross-validation with so many folds."""
 NETWORK: dict[str, Any] = {
     "builder": "edgekit.models.efficientnet_lite:efficientnet_lite0",
     "kwargs": {"alpha": 1.0, "last": 1280, "reduction": 32, "padding": "tensorflow"},
     "pretrained": {"package": PACKAGE},
+}
+DETECTOR: dict[str, Any] = {
+    "builder": "edgekit.models.detector:backbone_detector",
+    "pretrained": {"package": PACKAGE, "backbone_rate": 1.0},
 }
 ANOMALY_NETWORK: dict[str, Any] = {
     "builder": "edgekit.models.patchcore:patchcore",
@@ -52,6 +59,11 @@ def sample_side(task: str, findings: Findings) -> int:
     return max((side for side in SIDES if side <= findings.side), default=0)
 
 
+def suits_boxes(task: str | None, samples: int, is_coloured: bool, size: tuple[int, int]) -> bool:
+    """Return whether a trained backbone suits pictures with boxes, seen as `size`. A task of None means detection."""
+    return task in (None, "detection") and is_coloured and 0 < samples <= MAX_PICTURES and min(size) >= SIDES[0]
+
+
 def with_side(findings: Findings, side: int) -> Findings:
     """Return findings whose samples have this side."""
     found = findings.description.partition(", seen as")[0]
@@ -59,6 +71,11 @@ def with_side(findings: Findings, side: int) -> Findings:
     return replace(findings, section=section, description=f"{found}, seen as {side}×{side}")
 
 
-def epochs(sizes: SplitSizes) -> int:
-    """Return the number of epochs for about `TRAINING_STEPS` steps."""
-    return int(min(30, max(8, round(TRAINING_STEPS / math.ceil(sizes.train / sizes.batch)))))
+def training_options(task: str, sizes: SplitSizes) -> dict[str, Any]:
+    """Return the epochs for about `TRAINING_STEPS` steps, the batch size, the learning rate and the optimizer."""
+    steps = DETECTION_STEPS if task == "detection" else TRAINING_STEPS
+    options = {"batch_size": sizes.batch, "learning_rate": LEARNING_RATE}
+    if task == "detection":
+        options = DETECTION_OPTIONS
+    epochs = round(steps / math.ceil(sizes.train / options["batch_size"]))
+    return {"epochs": int(min(30, max(8, epochs))), **options}

@@ -113,7 +113,7 @@ def _inspect_tree(path: Path, container: str, task: str | None = None) -> Findin
             mask_layout = annotation_inspection.mask_layout(source)
             formats = [] if mask_layout and task == "segmentation" else annotation_inspection.annotation_formats(source)
             if formats:
-                return annotation_inspection.inspect_boxes(path, container, source, formats)
+                return annotation_inspection.inspect_boxes(path, container, source, formats, task)
             if mask_layout:
                 return annotation_inspection.inspect_masks(path, container, source, mask_layout)
             if task in (None, "segmentation"):
