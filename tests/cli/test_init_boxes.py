@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from edgekit.cli.init.annotation_inspection import MAX_PIXELS, sample_size
+from edgekit.cli.init.source_detection import detect_source
 from edgekit.core.tasks import detection
 from edgekit.data import load
 from edgekit.models import store
@@ -64,6 +65,27 @@ def test_grey_pictures_have_one_channel(tmp_path: Path) -> None:
     for path in (tmp_path / "data").rglob("*.png"):
         Image.open(path).convert("L").save(path)
     assert write_config("--data", tmp_path / "data", out=tmp_path)["data"]["channels"] == 1
+
+
+@pytest.mark.parametrize(("task", "is_pretrained"), [("detection", True), ("keypoints", False)])
+def test_few_large_pictures_in_colour_start_from_a_trained_backbone(
+    task: str, is_pretrained: bool, tmp_path: Path
+) -> None:
+    WRITERS["yolo"](tmp_path / "data", scenes(30))
+    for path in (tmp_path / "data").rglob("*.png"):
+        Image.open(path).resize((400, 300)).save(path)
+    findings = detect_source(tmp_path / "data", task)
+    assert findings.starts_pretrained is is_pretrained
+    if not is_pretrained:
+        assert (findings.section["height"], findings.section["width"]) == (144, 192)
+        return
+    values = write_config("--data", tmp_path / "data", out=tmp_path)
+    assert (values["data"]["height"], values["data"]["width"]) == (224, 304)
+    assert values["model"]["builder"] == "edgekit.models.detector:backbone_detector"
+    assert values["profile"]["optimizer"] == "adamw" and values["profile"]["batch_size"] == 8
+    plan = load_plan(tmp_path / "mine.yaml")
+    assert plan.pipeline == ("profile", "convert", "benchmark", "bundle")
+    assert plan.run.model.pretrained is not None and plan.run.model.pretrained.backbone_rate == 1.0
 
 
 @pytest.mark.parametrize(
@@ -214,7 +236,7 @@ def test_blood_cells_have_a_config(tmp_path: Path) -> None:
     section = values["data"]
     assert (section["source"], section["annotations"]) == ("boxes", "voc")
     assert section["path"] == "${EDGEKIT_SHARED}/data/bccd.zip"
-    assert (section["width"], section["height"]) == (192, 144)
+    assert (section["width"], section["height"]) == (304, 224)
     assert not {"validation_fraction", "test_fraction"} & set(section)
     data = load(load_plan(tmp_path / "mine.yaml").data)
     assert data.classes == ("Platelets", "RBC", "WBC")

@@ -125,12 +125,12 @@ class ConfigDraft:
         if self.is_fitted:
             comment = "true times torch.compile too, which takes a minute"
             return ["profile:", *entry_lines({"compiling": False}, {"compiling": comment})]
+        steps = -(-self.sizes.train // training["batch_size"])
         return [
             "profile:",
             *entry_lines({**training, **self._folds(), "compiling": False}, {
                 "folds": "of a cross-validation, because the validation split is small; leave it out to save the time",
-                "epochs": f"of {-(-self.sizes.train // training['batch_size'])} steps; raise it if accuracy still rises at "
-                "the end",
+                "epochs": f"of {steps} steps; raise it if accuracy still rises at the end",
                 "augment": "random shifts; shift_flip adds mirror images, none leaves the pictures as they are",
                 "compiling": "true times torch.compile too, which takes a minute",
             }),
