@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import requirements
-from tests.matrix.conftest import bundles, digits, integer, made, runner  # noqa: F401  (fixtures)
+from tests.matrix.conftest import bundles, digits, integer, models, runner  # noqa: F401  (fixtures)
 from tests.matrix.report import Table
 
 from .device import PROCESSORS, Device, prefix, python

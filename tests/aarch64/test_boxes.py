@@ -11,7 +11,7 @@ from PIL import Image
 
 from edgekit.runner import bundle, drawing, load
 from tests.runner.conftest import npy
-from tests.runner.test_several_outputs import files, images, manifest, wanted
+from tests.runner.test_several_outputs import expected_outputs, files, images, manifest
 
 from .device import Device
 
@@ -25,7 +25,7 @@ def detector(interpreter: str, tmp_path_factory: pytest.TempPathFactory) -> Path
     """A bundle with two outputs for an interpreter."""
     target, folder = TARGETS.get(interpreter, "tflite"), tmp_path_factory.mktemp("detector")
     content = files(target, folder)
-    golden = {"i.npy": npy(images(2)), "o.npy": npy(wanted(images(2)).astype(np.float32))}
+    golden = {"i.npy": npy(images(2)), "o.npy": npy(expected_outputs(images(2)).astype(np.float32))}
     path = folder / f"cells-{target}-1.0.0.edge.zip"
     bundle.write(path, manifest(target, content), {**content, **golden})
     return path

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.runner import same_bits
-from tests.runner.test_same_bits import WANTED
+from tests.runner.test_same_bits import EXPECTED
 
 from .device import Device
 from .test_input_path import WITH_PILLOW
@@ -26,4 +26,4 @@ def interpreter(request: pytest.FixtureRequest) -> str:
 def test_the_runner_computes_the_stored_bits(device: Device, runner: Path) -> None:
     done = device.run(same_bits.__file__, runner)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert same_bits.differences(json.loads(done.stdout), WANTED, has_pillow=True) == []
+    assert same_bits.differences(json.loads(done.stdout), EXPECTED, has_pillow=True) == []

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from edgekit.device.commands import serve
 from tests.conftest import ROOT
-from tests.runner.conftest import bundles, made
+from tests.runner.conftest import bundles, models
 
-__all__ = ["bundles", "made"]
+__all__ = ["bundles", "models"]
 DEPLOY = ROOT / "deploy"
 DOCKERFILE = DEPLOY / "Dockerfile"
 TARGETS = {"ai-edge-litert": "tflite", "openvino": "openvino", "onnxruntime": "onnx"}

@@ -1,4 +1,4 @@
-"""The server of a built folder, on a Python that has nothing installed, asked over its socket."""
+"""The server of a built folder, on a Python that has nothing installed, called over its socket."""
 
 from __future__ import annotations
 
@@ -79,24 +79,24 @@ class Server:
         connection.send(body[len(body) // 2 :])
         return connection.getresponse()
 
-    def wait(self, wanted: int) -> None:
+    def wait(self, status: int) -> None:
         """Until `/v2/health/ready` has this status."""
         for _ in range(20 * LONGEST_S):
             try:
-                if self.ask("GET", READY)[0] == wanted:
+                if self.ask("GET", READY)[0] == status:
                     return
             except OSError:
                 pass
-            assert self.process.poll() is None, self.said()
+            assert self.process.poll() is None, self.output()
             time.sleep(0.05)
-        raise AssertionError(self.said())
+        raise AssertionError(self.output())
 
     def stop(self) -> int:
         """SIGTERM to the first process; its exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(LONGEST_S)
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text()
 
 

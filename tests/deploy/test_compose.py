@@ -23,12 +23,12 @@ NGINX = (DEPLOY / "nginx.conf").read_text()
 REPLICAS = sorted(name for name in SERVICES if name.startswith("replica"))
 
 
-def test_the_schema_takes_it() -> None:
+def test_the_schema_accepts_the_compose_file() -> None:
     jsonschema.Draft202012Validator(SCHEMA).validate(COMPOSE)
 
 
 @pytest.mark.parametrize(("key", "value"), [("read-only", True), ("cap_drop", "ALL"), ("healthcheck", {"tests": []})])
-def test_and_no_misspelt_key(key: str, value: object) -> None:
+def test_the_schema_refuses_a_misspelt_key(key: str, value: object) -> None:
     wrong = copy.deepcopy(COMPOSE)
     wrong["services"]["proxy"][key] = value
     with pytest.raises(jsonschema.ValidationError):

@@ -40,7 +40,7 @@ def test_hadolint_finds_nothing() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_and_what_is_wrong_it_finds(tmp_path: Path) -> None:
+def test_hadolint_finds_seeded_faults(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text(BAD)
     done = hadolint(tmp_path / "Dockerfile")
     assert done.returncode == 1
@@ -59,7 +59,7 @@ def test_the_folder_is_filled_by_the_script_alone() -> None:
     )  # or what was compiled is of another Python
 
 
-def test_what_runs_is_nobody_and_is_asked_for_its_health() -> None:
+def test_the_server_runs_as_nobody_and_has_a_health_check() -> None:
     (user,) = values(FINAL, "USER")
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
     assert FINAL.index(f"USER {user}") > max(FINAL.index(line) for line in FINAL if line.startswith(("RUN ", "COPY ")))
@@ -90,8 +90,8 @@ def test_the_context_holds_what_is_copied_and_little_else() -> None:
     assert lines[0] == "*"
     kept = [line[1:] for line in lines if line.startswith("!")]
     for source in (value.split()[0] for value in values(BUILDER, "COPY")):
-        wanted = "**/*.edge.zip" if source == "${BUNDLES}/*.edge.zip" else source
-        assert any(line == wanted or line.startswith(f"{wanted}/") for line in kept), source
+        included = "**/*.edge.zip" if source == "${BUNDLES}/*.edge.zip" else source
+        assert any(line == included or line.startswith(f"{included}/") for line in kept), source
     imported = {path.name for path in DEPLOY.glob("*.py")}
     assert {"root.py", "unneeded.py", "healthcheck.py"} <= imported and "deploy/*.py" in kept
     for line in kept:

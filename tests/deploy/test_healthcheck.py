@@ -47,7 +47,7 @@ def test_it_ends_as_the_server_answers(code: int, ended: int) -> None:
     assert ("not ready" in done.stderr) == bool(ended) and "Traceback" not in done.stderr
 
 
-def test_a_proxy_of_the_environment_is_not_asked() -> None:
+def test_a_proxy_of_the_environment_is_not_used() -> None:
     with answering(200) as url:
         assert check(url, http_proxy="http://127.0.0.1:9").returncode == 0
 

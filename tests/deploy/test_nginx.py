@@ -1,4 +1,4 @@
-"""The proxy as it really runs, before two replicas that record what they are asked."""
+"""The real nginx in front of two replicas that record their requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Replica(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.code = 200
         super().__init__(("127.0.0.1", 0), _Handler)
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -45,7 +45,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.server.asked.append(f"{self.command} {self.path} {len(body)}")
+        self.server.requests.append(f"{self.command} {self.path} {len(body)}")
         self.close_connection = True
         if not self.server.code:
             return
@@ -55,7 +55,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "4")
         self.send_header("Connection", "close")
         self.end_headers()
-        self.wfile.write(b"said")
+        self.wfile.write(b"body")
 
     do_POST = do_GET
 
@@ -79,8 +79,8 @@ class Proxy:
         self.opened.append(connection)
         return connection.getresponse()
 
-    def asked(self) -> list[str]:
-        return [line for replica in self.replicas for line in replica.asked]
+    def requests(self) -> list[str]:
+        return [line for replica in self.replicas for line in replica.requests]
 
     def log(self) -> str:
         return (self.home / "error.log").read_text()
@@ -163,8 +163,8 @@ def test_nginx_takes_the_file(tmp_path: Path) -> None:
 def test_both_replicas_answer(proxy: Proxy) -> None:
     for _ in range(20):
         answer = proxy.ask("GET", READY)
-        assert (answer.status, answer.read()) == (200, b"said")
-    assert all(replica.asked for replica in proxy.replicas)
+        assert (answer.status, answer.read()) == (200, b"body")
+    assert all(replica.requests for replica in proxy.replicas)
 
 
 def test_a_refusal_comes_through_and_is_not_tried_elsewhere(proxy: Proxy) -> None:
@@ -172,29 +172,29 @@ def test_a_refusal_comes_through_and_is_not_tried_elsewhere(proxy: Proxy) -> Non
         replica.code = 503
     for method, body in (("POST", b"x"), ("GET", None)):
         answer = proxy.ask(method, INFER, body)
-        assert (answer.status, answer.headers["Retry-After"], answer.read()) == (503, "7", b"said")
-    assert len(proxy.asked()) == 2
+        assert (answer.status, answer.headers["Retry-After"], answer.read()) == (503, "7", b"body")
+    assert len(proxy.requests()) == 2
 
 
-def test_a_get_that_breaks_off_is_asked_of_the_other(proxy: Proxy) -> None:
+def test_a_get_that_breaks_off_is_sent_to_the_other_replica(proxy: Proxy) -> None:
     proxy.replicas[0].code = 0
     answers = [proxy.ask("GET", READY).status for _ in range(6)]
     assert answers == [200] * 6
-    assert proxy.replicas[0].asked and len(proxy.replicas[1].asked) == 6
+    assert proxy.replicas[0].requests and len(proxy.replicas[1].requests) == 6
 
 
 def test_a_post_that_was_sent_is_not_sent_twice(proxy: Proxy) -> None:
     for replica in proxy.replicas:
         replica.code = 0
     assert proxy.ask("POST", INFER, b"x" * 1000).status == 502
-    assert proxy.asked() == [f"POST {INFER} 1000"]
+    assert proxy.requests() == [f"POST {INFER} 1000"]
 
 
 def test_a_replica_that_is_gone_costs_no_request(proxy: Proxy) -> None:
     proxy.replicas[0].shutdown()
     proxy.replicas[0].server_close()
     assert [proxy.ask(method, INFER, b"x").status for method in ("GET", "POST") * 5] == [200] * 10
-    assert len(proxy.replicas[1].asked) == 10
+    assert len(proxy.replicas[1].requests) == 10
 
 
 def test_a_body_that_is_too_large_reaches_no_replica(proxy: Proxy) -> None:
@@ -204,16 +204,16 @@ def test_a_body_that_is_too_large_reaches_no_replica(proxy: Proxy) -> None:
     connection.endheaders()
     assert connection.getresponse().status == 413
     connection.close()
-    assert not proxy.asked()
+    assert not proxy.requests()
 
 
 def test_a_large_body_is_not_put_on_a_disk(proxy: Proxy) -> None:
     assert proxy.ask("POST", INFER, bytes(12 * MIB)).status == 200
-    assert proxy.asked() == [f"POST {INFER} {12 * MIB}"]
+    assert proxy.requests() == [f"POST {INFER} {12 * MIB}"]
     assert "buffered to a temporary file" not in proxy.log()
 
 
-def test_and_were_it_so_it_would_be_seen(start: Start) -> None:
+def test_a_body_on_a_disk_would_be_noticed(start: Start) -> None:
     proxy = start("proxy_request_buffering off;", "proxy_request_buffering on;")
     assert proxy.ask("POST", INFER, bytes(12 * MIB)).status == 200
     assert "buffered to a temporary file" in proxy.log()
@@ -224,14 +224,14 @@ def test_and_were_it_so_it_would_be_seen(start: Start) -> None:
 )
 def test_what_is_for_operators_is_not_reached(path: str, proxy: Proxy) -> None:
     assert proxy.ask("POST", path, b"{}").status == 404
-    assert not proxy.asked()
+    assert not proxy.requests()
 
 
 def test_it_answers_for_itself(proxy: Proxy) -> None:
     for replica in proxy.replicas:
         replica.code = 503
     assert proxy.ask("GET", "/proxy/health").status == 200
-    assert not proxy.asked()
+    assert not proxy.requests()
 
 
 def test_a_slow_request_is_ended(start: Start) -> None:
@@ -239,7 +239,7 @@ def test_a_slow_request_is_ended(start: Start) -> None:
     with socket.create_connection(("127.0.0.1", proxy.port), timeout=30) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\nHost:")
         assert slow.recv(100) == b""
-    assert not proxy.asked()
+    assert not proxy.requests()
 
 
 def test_no_letter_of_a_path_is_logged(proxy: Proxy) -> None:

@@ -133,8 +133,8 @@ def test_it_serves_with_nothing_but_itself_and_drains(built: Built, python: Path
         server.wait(200)
         assert server.check() == 0
         assert server.ask("POST", "/predict", sample())[0] == 401
-        status, said = server.ask("POST", "/predict", sample(), **BEARER)
-        assert (status, said["answers"][0]["label"]) == (200, best)
+        status, body = server.ask("POST", "/predict", sample(), **BEARER)
+        assert (status, body["answers"][0]["label"]) == (200, best)
         begun = server.begin("/predict", sample(), **BEARER)
         server.process.terminate()  # as an engine does, and systemd: to the first process alone
         server.wait(503)
@@ -143,15 +143,15 @@ def test_it_serves_with_nothing_but_itself_and_drains(built: Built, python: Path
         assert (answer.status, json.loads(answer.read())["answers"][0]["label"]) == (200, best)
         assert answer.headers["Connection"] == "close"
         assert server.process.wait(120) == 0
-    assert "Traceback" not in server.said()
+    assert "Traceback" not in server.output()
     assert files(built.folder) == before
 
 
 def test_the_bundles_are_those_that_the_interpreter_runs(built: Built) -> None:
     """OpenVINO reads ONNX too."""
-    wanted = {f"tiny-{target}-1.2.0.edge.zip" for target in script.TARGETS[built.interpreter]}
+    expected = {f"tiny-{target}-1.2.0.edge.zip" for target in script.TARGETS[built.interpreter]}
     there = [path for path in (built.folder / "bundles").iterdir()]
-    assert {path.name for path in there} == wanted
+    assert {path.name for path in there} == expected
     assert all(built.run("selftest", str(path)).returncode == 0 for path in there)
 
 
@@ -195,11 +195,11 @@ def test_what_is_left_out_is_there_to_leave_out(built: Built) -> None:
 
 def test_the_sizes_are_those_of_the_files(built: Built) -> None:
     rows = [line.split(" MB  ") for line in built.printed.splitlines()]
-    told = {name: float(size) for size, name in rows}
+    megabytes = {name: float(size) for size, name in rows}
     total = sum(path.stat().st_size for path in built.folder.rglob("*") if path.is_file()) / 1e6
-    assert told.pop("in total") == pytest.approx(total, abs=0.051)
-    assert sum(told.values()) == pytest.approx(total, abs=0.05 * len(told))
-    assert {"numpy 2.4.6", "edgerun.pyz", "bundles"} <= {name for name in told}
+    assert megabytes.pop("in total") == pytest.approx(total, abs=0.051)
+    assert sum(megabytes.values()) == pytest.approx(total, abs=0.05 * len(megabytes))
+    assert {"numpy 2.4.6", "edgerun.pyz", "bundles"} <= {name for name in megabytes}
 
 
 def test_a_bundle_of_another_target_is_refused(built: Built, bundles: dict[str, Path]) -> None:
@@ -219,7 +219,7 @@ def test_the_server_runs_under_it_too(built: Built, python: Path, tmp_path: Path
     with serving(built, python, tmp_path, "--drain-s", "0", before=(sys.executable, "-c", DENIED)) as server:
         if built.interpreter == "openvino":
             assert server.process.wait(120) not in (0, 99)
-            assert "does not pass" in server.said() or "protect" in server.said()
+            assert "does not pass" in server.output() or "protect" in server.output()
             return
         try:
             server.wait(200)
@@ -230,7 +230,7 @@ def test_the_server_runs_under_it_too(built: Built, python: Path, tmp_path: Path
         assert server.stop() == 0
 
 
-def test_the_unit_allows_every_call_that_is_made(built: Built, tmp_path: Path) -> None:
+def test_the_unit_allows_every_call_of_a_self_test(built: Built, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     strace = (requirements.tracing(), "-f", "-qq", "-o", str(trace))
     done = built.run("selftest", str(bundle_of(built)), before=strace)
@@ -240,7 +240,7 @@ def test_the_unit_allows_every_call_that_is_made(built: Built, tmp_path: Path) -
     assert made <= allowed()
 
 
-def test_and_every_call_of_the_server(built: Built, python: Path, tmp_path: Path) -> None:
+def test_the_unit_allows_every_call_of_the_server(built: Built, python: Path, tmp_path: Path) -> None:
     """From its start over a request to its end; `-D` leaves the server this process's child."""
     trace = tmp_path / "trace"
     strace = ("/usr/bin/strace", "-D", "-f", "-q", "-o", str(trace))
@@ -289,7 +289,7 @@ def test_nothing_is_left_of_a_folder_that_failed(tmp_path: Path, capfd: pytest.C
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["there", "there/x.edge.zip"], "there exists already; name a new folder"),
         (["new", "there"], "there: no .edge.zip in it; name a bundle that openvino runs"),
@@ -300,8 +300,8 @@ def test_nothing_is_left_of_a_folder_that_failed(tmp_path: Path, capfd: pytest.C
         (["new", "nowhere.edge.zip"], "nowhere.edge.zip does not exist"),
     ],
 )
-def test_what_cannot_be_done_is_said_before_anything_is_made(
-    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_errors_are_reported_before_anything_is_written(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("there").mkdir()
@@ -309,7 +309,7 @@ def test_what_cannot_be_done_is_said_before_anything_is_made(
     for number in "12":
         with zipfile.ZipFile(f"others/{number}.edge.zip", "w") as archive:
             archive.writestr("manifest.json", '{"target": "tflite"}')
-    with pytest.raises(SystemExit, match=re.escape(said)):
+    with pytest.raises(SystemExit, match=re.escape(message)):
         script.main([*words, "--interpreter", "openvino"])
     assert not Path("new").exists() and not list(Path("there").iterdir())
 

@@ -30,7 +30,7 @@ def here(tmp_path: Path, text: str) -> str:
     return str(path)
 
 
-def test_systemd_takes_it(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     done = analyze("verify", "--man=no", here(tmp_path, UNIT.read_text()))
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -39,7 +39,7 @@ def test_systemd_takes_it(tmp_path: Path) -> None:
     ("line", "other"),
     [("Type=exec", "Type=exact"), ("NoNewPrivileges=yes", "NoNewPrivilege=yes"), ("RestartSec=2", "RestartSec=x")],
 )
-def test_and_what_is_misspelt_it_names(line: str, other: str, tmp_path: Path) -> None:
+def test_systemd_names_a_misspelt_line(line: str, other: str, tmp_path: Path) -> None:
     assert line in UNIT.read_text()
     done = analyze("verify", "--man=no", here(tmp_path, UNIT.read_text().replace(line, other)))
     assert other.partition("=")[0] in done.stderr or other.partition("=")[2] in done.stderr

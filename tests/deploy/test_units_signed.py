@@ -18,7 +18,7 @@ from tests.deploy.conftest import DEPLOY
 from tests.deploy.serving import free_port
 from tests.device.releases import device, machine
 from tests.device.releases.machine import NOBODY, Machine
-from tests.device.trust.desk import set_up
+from tests.device.trust.workstation import set_up
 
 pytestmark = pytest.mark.processes
 
@@ -61,22 +61,22 @@ def variables(name: str) -> dict[str, str]:
 def signed(tmp_path: Path) -> Machine:
     """The service's user has taken over a policy and confirmed release 1."""
     (tmp_path / "signer").mkdir()
-    desk = set_up(tmp_path / "signer")
-    made = machine.make(tmp_path / "disk")
+    workstation = set_up(tmp_path / "signer")
+    device_machine = machine.make(tmp_path / "disk")
     for name in ("signed", "unsigned"):
-        folder = made.folder / name
+        folder = device_machine.folder / name
         folder.mkdir()
         device.write(folder / "tiny.edge.zip")
-    desk.sign(path=made.folder / "signed" / "tiny.edge.zip")
-    shutil.copytree(desk.trust, made.folder / "policy")
-    made.home.mkdir(mode=int(settings("edgekit-watch.service")["StateDirectoryMode"], 8))
-    os.chown(made.home, EDGE, EDGE)
-    for path in (made.folder / "policy", made.folder / "signed"):
+    workstation.sign(path=device_machine.folder / "signed" / "tiny.edge.zip")
+    shutil.copytree(workstation.trust, device_machine.folder / "policy")
+    device_machine.home.mkdir(mode=int(settings("edgekit-watch.service")["StateDirectoryMode"], 8))
+    os.chown(device_machine.home, EDGE, EDGE)
+    for path in (device_machine.folder / "policy", device_machine.folder / "signed"):
         path.chmod(0o755)
     umask = ("sh", "-c", f'umask {settings("edgekit-watch.service")["UMask"]}; exec "$@"', "sh", *machine.COMMAND)
     for command in (("trust", "/mnt/policy"), ("install", "/mnt/signed/tiny.edge.zip"), ("confirm",)):
-        made.do(*command, "--home", "/var/lib/edge", user=EDGE, command=umask)
-    return made
+        device_machine.do(*command, "--home", "/var/lib/edge", user=EDGE, command=umask)
+    return device_machine
 
 
 @pytest.mark.parametrize("read_only", [False, True])

@@ -1,4 +1,4 @@
-"""The unit of `edgerun watch`, by systemd's own checks; test_watch.py of the releases has what systemd is told."""
+"""The unit of `edgerun watch`, by systemd's own checks; releases/test_watch.py checks the notifications."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def here(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_systemd_takes_it(here: str) -> None:
+def test_systemd_accepts_the_unit(here: str) -> None:
     done = analyze("verify", "--man=no", here)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -28,7 +28,7 @@ from edgekit.runner.errors import BundleError
 from edgekit.runner.operators.tflite import BUILTIN_NAMES
 from tests import requirements
 from tests.runner import handmade
-from tests.runner.conftest import NCHW, NHWC, SCORES, Made, WriteBundle
+from tests.runner.conftest import NCHW, NHWC, SCORES, ModelFiles, WriteBundle
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = {name: number for number, name in enumerate(BUILTIN_NAMES.split())}
@@ -44,14 +44,18 @@ HEAVY = (
     "zipfile",
 )
 MODELS = {
-    "tflite": Made("tflite", {"model.tflite": handmade.tflite(CODE["CONV_2D"], 3)}, NHWC, SCORES, 0.1),
-    "tflite-new": Made("tflite", {"model.tflite": handmade.tflite(CODE["FULLY_CONNECTED"], 12)}, NHWC, SCORES, 0.1),
-    "onnx": Made("onnx", {"model.onnx": handmade.onnx(13, 8)}, NCHW, SCORES, 0.1),
-    "onnx-opset": Made("onnx", {"model.onnx": handmade.onnx(25, 8)}, NCHW, SCORES, 0.1),
-    "onnx-ir": Made("onnx", {"model.onnx": handmade.onnx(13, 12)}, NCHW, SCORES, 0.1),
-    "onnx-domain": Made("onnx", {"model.onnx": handmade.onnx(13, 8, "Mine", "com.example")}, NCHW, SCORES, 0.1),
-    "openvino": Made("openvino", {"model.xml": handmade.ir(("ReLU", "opset1")), "model.bin": b""}, NCHW, SCORES, 0.1),
-    "openvino-new": Made(
+    "tflite": ModelFiles("tflite", {"model.tflite": handmade.tflite(CODE["CONV_2D"], 3)}, NHWC, SCORES, 0.1),
+    "tflite-new": ModelFiles(
+        "tflite", {"model.tflite": handmade.tflite(CODE["FULLY_CONNECTED"], 12)}, NHWC, SCORES, 0.1
+    ),
+    "onnx": ModelFiles("onnx", {"model.onnx": handmade.onnx(13, 8)}, NCHW, SCORES, 0.1),
+    "onnx-opset": ModelFiles("onnx", {"model.onnx": handmade.onnx(25, 8)}, NCHW, SCORES, 0.1),
+    "onnx-ir": ModelFiles("onnx", {"model.onnx": handmade.onnx(13, 12)}, NCHW, SCORES, 0.1),
+    "onnx-domain": ModelFiles("onnx", {"model.onnx": handmade.onnx(13, 8, "Mine", "com.example")}, NCHW, SCORES, 0.1),
+    "openvino": ModelFiles(
+        "openvino", {"model.xml": handmade.ir(("ReLU", "opset1")), "model.bin": b""}, NCHW, SCORES, 0.1
+    ),
+    "openvino-new": ModelFiles(
         "openvino", {"model.xml": handmade.ir(("FakeFuture", "opset99")), "model.bin": b""}, NCHW, SCORES, 0.1
     ),
 }
@@ -140,8 +144,8 @@ def test_seeded_packages_are_named(seed: Seed, tmp_path: Path, write_bundle: Wri
     site = installed(tmp_path / "site", *seed.packages, tag=seed.tag)
     if any(each.startswith("openvino") for each in seed.packages):
         opsets(site, 16)
-    asked = [write_bundle(MODELS[seed.model])] if seed.model else []
-    code, answer = ask(site, *asked, *seed.arguments)
+    bundle_arguments = [write_bundle(MODELS[seed.model])] if seed.model else []
+    code, answer = ask(site, *bundle_arguments, *seed.arguments)
     found = {each["code"]: each for each in answer["findings"]}  # type: ignore[attr-defined]
     assert seed.code in found, found
     assert found[seed.code]["severity"] == ("error" if seed.blocks else "warning")
@@ -361,7 +365,7 @@ def test_a_newer_format_is_named_and_a_broken_bundle_is_an_error(tmp_path: Path,
 
 
 def test_the_doctor_imports_nothing_that_could_crash(tmp_path: Path, write_bundle: WriteBundle) -> None:
-    """In this environment, where all of them are installed; a picture is named, so that Pillow is asked for."""
+    """In this environment, where all of them are installed; a picture is named, so that Pillow is needed."""
     script = (
         "import sys; from edgekit.runner.cli import main; code = main(sys.argv[1:]); "
         f"print('LOADED', [name for name in {HEAVY} if name in sys.modules], file=sys.stderr); sys.exit(code)"

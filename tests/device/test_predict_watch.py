@@ -20,8 +20,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return with_reference(path, flat.examples(flat.PICTURE, 400))
 
 
-def said(stderr: str) -> list[str]:
-    """What is said of the model."""
+def model_lines(stderr: str) -> list[str]:
+    """Return the lines about the model."""
     return [line for line in stderr.splitlines() if line.startswith("edgerun: still right? ")]
 
 
@@ -33,14 +33,14 @@ def arrays(folder: Path, samples: np.ndarray) -> Path:
     return folder
 
 
-def test_a_change_is_said_once_and_again_at_the_end(
+def test_a_change_is_reported_once_and_again_at_the_end(
     watched: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     samples = flat.examples(flat.PICTURE, 320)
     samples[128:] //= 3
     flat.predict(watched, arrays(tmp_path / "in", samples), "--watch")
     stdout, stderr = capsys.readouterr()
-    lines = said(stderr)
+    lines = model_lines(stderr)
     assert lines[0].startswith("edgerun: still right? healthy: ")
     assert lines[-1].startswith("edgerun: still right? warning: ") and "than in validation" in lines[-1]
     assert 3 <= len(lines) <= 6
@@ -49,14 +49,14 @@ def test_a_change_is_said_once_and_again_at_the_end(
 
 def test_few_samples_are_too_early_to_say(watched: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flat.predict(watched, arrays(tmp_path / "in", flat.examples(flat.PICTURE, 5)), "--watch")
-    assert said(capsys.readouterr().err) == [
+    assert model_lines(capsys.readouterr().err) == [
         "edgerun: still right? early: 5 samples are too few for a verdict; 64 are needed"
     ]
 
 
 def test_a_batch_is_watched_as_well(watched: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flat.predict(watched, arrays(tmp_path / "in", flat.examples(flat.PICTURE, 70)), "--watch", "--batch", "1")
-    assert said(capsys.readouterr().err)[-1].startswith("edgerun: still right? healthy: 70 samples")
+    assert model_lines(capsys.readouterr().err)[-1].startswith("edgerun: still right? healthy: 70 samples")
 
 
 def test_a_stream_is_watched_as_well(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_stream_is_watched_as_well(tmp_path: Path) -> None:
     frames = flat.examples(flat.PICTURE, 70).tobytes()
     done = subprocess.run(command, input=frames, capture_output=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert said(done.stderr.decode())[-1].startswith("edgerun: still right? healthy: 70 samples")
+    assert model_lines(done.stderr.decode())[-1].startswith("edgerun: still right? healthy: 70 samples")
 
 
 def test_a_bundle_without_a_reference_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

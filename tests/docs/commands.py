@@ -142,7 +142,7 @@ LONG = {
 }
 
 SERVES = "serves until it is stopped; tests/serve/test_documented.py runs the page's lines in their order"
-SEVERAL_WALK = "a walk of minutes on arrays that the page makes; tests/tasks walks from such a file to bundles"
+SEVERAL_INPUTS_RUN = "takes minutes on arrays that the page makes; tests/tasks runs such a file to bundles"
 SEVERAL = "asks a server that runs; tests/serve/test_several_inputs.py runs the page's lines"
 TRACES = "needs a collector; tests/serve/tracing/test_example.py runs the page's script with one"
 INSTALLS = "installs from an index of released packages; tests/test_packaging.py builds the wheel and installs it"
@@ -160,7 +160,7 @@ CIFAR_SEARCH = "edgekit search configs/cifar10.yaml --space configs/spaces/cifar
 HALF_AN_HOUR = "takes half an hour; the same options are run for seconds by "
 
 WORKERS = "tests/workbook/workers starts a scheduler and workers, and sends works to them"
-CONFIGS = "walks two configs; tests/workbook/test_parallel_runs.py runs several"
+CONFIGS = "runs two configs for minutes; tests/workbook/test_parallel_runs.py runs several"
 
 PICTURES_OF_PARTS = "tests/models/test_patchcore.py fits such a network; whole runs of pictures take minutes"
 TRAINED_FILE = "needs a trained file; tests/cli/test_init_model.py runs it with others"
@@ -236,7 +236,7 @@ ELSEWHERE = {
     "sudo apt-get update && sudo apt-get install -y make python3-venv": "installs packages of the system",
     "python3 -m venv edge": "makes an environment on another system",
     "edge/bin/pip install './edgekit_workbook-0.1.0-py3-none-any.whl[tflite]'": "installs on another system",
-    "make run": "installs the workbook; the walk itself is run by tests/conftest.py",
+    "make run": "installs the workbook; tests/conftest.py executes such a run",
     "make test": MAKES,
     "make quick": "runs a part of make test",
     "make nightly": "runs every suite, for hours",
@@ -336,8 +336,8 @@ ELSEWHERE = {
     ),
     "edgekit field pack kept/ uncertain.npz --labels uncertain.csv --with digits.npz --force": LABELS,
     "edgekit init better --data uncertain.npz": LABELS,
-    "edgekit init camera --data camera.npz": SEVERAL_WALK,
-    "edgekit run camera.yaml": SEVERAL_WALK,
+    "edgekit init camera --data camera.npz": SEVERAL_INPUTS_RUN,
+    "edgekit run camera.yaml": SEVERAL_INPUTS_RUN,
     "python edgerun.pyz predict camera-tflite-1.0.0.edge.zip one.npz": (
         "needs a bundle of several inputs; tests/runner/test_predict_tensors.py asks one of each target"
     ),
@@ -378,6 +378,6 @@ NEEDS_SHARED = {
 
 def as_run(command: str) -> str:
     """The command with other paths."""
-    for said, meant in SUBSTITUTIONS.items():
-        command = command.replace(said, meant)
+    for published, runnable in SUBSTITUTIONS.items():
+        command = command.replace(published, runnable)
     return command

@@ -25,7 +25,7 @@ Step = dict[str, Any]
 
 def picture(content: bytes, steps: Sequence[Step], height_first: bool = False) -> np.ndarray:
     """One raw sample (height, width, channels) uint8."""
-    decode, resize = _found(steps, "decode_picture"), _found(steps, "resize_picture")
+    decode, resize = _step(steps, "decode_picture"), _step(steps, "resize_picture")
     assert decode
     with Image.open(io.BytesIO(content)) as opened:
         tag = opened.getexif().get(0x0112, 1)
@@ -84,16 +84,16 @@ def sounds(content: bytes, raw: dict[str, Any]) -> Iterator[np.ndarray]:
     steps = raw["input_path"]
     x, rate_hz = _wav(content)
     if x.shape[1] > 1:
-        assert _found(steps, "mix_channels")
+        assert _step(steps, "mix_channels")
         total = np.zeros(len(x))
         for channel in x.T:
             total += channel
         x = (total / x.shape[1]).astype(np.float32)[:, None]
     mono = x[:, 0]
     if rate_hz != raw["sample_rate_hz"]:
-        assert _found(steps, "resample")
+        assert _step(steps, "resample")
         mono = resampled(mono, rate_hz, raw["sample_rate_hz"])
-    cut = _found(steps, "windows")
+    cut = _step(steps, "windows")
     return windows(mono, cut) if cut else iter([mono])
 
 
@@ -132,15 +132,15 @@ def resampled(x: np.ndarray, from_hz: int, to_hz: int) -> np.ndarray:
     up, down = to_hz // common, from_hz // common
     scale, reach = min(1.0, up / down), math.ceil(CROSSINGS * max(1.0, down / up))
     k = np.arange(-reach, reach + 1)
-    made = np.zeros(-(-len(x) * up // down))
-    for n in range(len(made)):
+    output = np.zeros(-(-len(x) * up // down))
+    for n in range(len(output)):
         d = ((n * down % up) / up - k) * scale
         inside = np.maximum(0, 1 - (d / CROSSINGS) ** 2)
         weights = np.sinc(CUTOFF * d) * np.i0(BETA * np.sqrt(inside)) * (inside > 0)
         places = n * down // up + k
         there = (places >= 0) & (places < len(x))
-        made[n] = weights[there] / weights.sum() @ x[places[there]]
-    return (np.clip(made, -1, 1) if np.abs(x).max() <= 1 else made).astype(np.float32)
+        output[n] = weights[there] / weights.sum() @ x[places[there]]
+    return (np.clip(output, -1, 1) if np.abs(x).max() <= 1 else output).astype(np.float32)
 
 
 def windows(x: np.ndarray, step: Step) -> Iterator[np.ndarray]:
@@ -172,5 +172,5 @@ def tensors(content: bytes, raw: dict[str, Any]) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def _found(steps: Sequence[Step], name: str) -> Step | None:
+def _step(steps: Sequence[Step], name: str) -> Step | None:
     return next((step for step in steps if step["step"] == name), None)

@@ -75,13 +75,13 @@ def lay_out(home: Path, run: FinishedRun) -> None:
 
 def copied(supplies: Path, home: Path, page: Path) -> None:
     """What one page starts from; samples, which nothing writes to, are the same files."""
-    wanted = TUTORIALS.get(pages.name(page))
+    needed = TUTORIALS.get(pages.name(page))
 
     def copy(source: str, target: str) -> None:
         (os.link if source.endswith((".wav", ".jpg", ".csv")) else shutil.copy2)(source, target)
 
     def left_out(folder: str, names: list[str]) -> set[str]:
-        return set(names) - wanted if wanted and Path(folder) == supplies else set()
+        return set(names) - needed if needed and Path(folder) == supplies else set()
 
     shutil.copytree(supplies, home, symlinks=True, copy_function=copy, ignore=left_out)
 

@@ -86,9 +86,9 @@ def test_every_notebook_has_its_pictures(pages: list[Path]) -> None:
         assert re.search(r"<img [^>]*src=\"" + page.stem, page.read_text()), f"{page.stem}: no picture"
 
 
-def test_no_place_of_the_builder_is_told(pages: list[Path]) -> None:
-    told = {str(ROOT), str(Path.home())} - {"/", "/root"}
-    assert not [page.name for page in pages for place in told if place in page.read_text()]
+def test_no_path_of_the_builder_is_shown(pages: list[Path]) -> None:
+    places_of_builder = {str(ROOT), str(Path.home())} - {"/", "/root"}
+    assert not [page.name for page in pages for place in places_of_builder if place in page.read_text()]
 
 
 @pytest.fixture(scope="module")

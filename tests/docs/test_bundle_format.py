@@ -23,9 +23,9 @@ from tests.docs import bundle_reader
 from tests.docs.bundle_reader import Bundle, Refused
 from tests.runner import several, stepped
 from tests.runner.bundle.test_bundle import repack
-from tests.runner.conftest import NCHW, NHWC, SCORES, Made, WriteBundle
+from tests.runner.conftest import NCHW, NHWC, SCORES, ModelFiles, WriteBundle
 
-NOTHING = Made("onnx", {"model.onnx": b"never opened"}, NCHW, SCORES, 1e-4)
+NOTHING = ModelFiles("onnx", {"model.onnx": b"never opened"}, NCHW, SCORES, 1e-4)
 
 
 def test_the_reader_knows_nothing_of_edgekit() -> None:
@@ -58,8 +58,8 @@ def test_a_stranger_feeds_states_back_as_the_page_says(tmp_path: Path) -> None:
     states = {each["input"]: np.zeros(each["shape"], each["dtype"]) for each in described}
     samples, recorded = read.golden()
     for sample in samples:
-        wanted = [read.manifest["outputs"][0]["name"], *(each["output"] for each in described)]
-        output, *after = session.run(wanted, {read.manifest["inputs"][0]["name"]: read.tensor(sample), **states})
+        output_names = [read.manifest["outputs"][0]["name"], *(each["output"] for each in described)]
+        output, *after = session.run(output_names, {read.manifest["inputs"][0]["name"]: read.tensor(sample), **states})
         states = dict(zip(states, after, strict=True))
         found.append(output[0])
     assert np.abs(np.stack(found) - recorded).max() <= read.manifest["golden"]["atol"]
@@ -155,13 +155,13 @@ def test_every_step_computes_what_the_page_says(
         samples = rng.integers(0, 256, (3, *raw.shape)).astype(np.uint8)
     else:
         samples = rng.uniform(-1, 1, (3, *raw.shape)).astype(np.float32)
-    made = Made("onnx", NOTHING.files, spec, SCORES, 1e-4)
+    made = ModelFiles("onnx", NOTHING.files, spec, SCORES, 1e-4)
     read = Bundle(write_bundle(made, samples, np.zeros((3, 3)), raw=raw, preprocess=listed))
     for sample in read.golden()[0]:
         x = transform.to_layout(transform.apply(listed, sample[None]), spec.layout)
-        wanted = np.rint(x) if spec.dtype == "uint8" else x.astype(spec.dtype)
+        expected = np.rint(x) if spec.dtype == "uint8" else x.astype(spec.dtype)
         assert read.tensor(sample).shape == spec.shape and read.tensor(sample).dtype == spec.dtype
-        np.testing.assert_allclose(read.tensor(sample), wanted, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(read.tensor(sample), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_the_steps_of_the_table_are_those_that_were_tried() -> None:

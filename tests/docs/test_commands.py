@@ -35,13 +35,13 @@ def supplies(tmp_path_factory: pytest.TempPathFactory, tiny_run: FinishedRun) ->
     return home
 
 
-def run_page(page: Path, wanted: set[str], supplies: Path, tmp_path: Path) -> list[str]:
-    """Run the wanted commands of a page in its order, up to one that fails; those that were left out."""
+def run_page(page: Path, selected: set[str], supplies: Path, tmp_path: Path) -> list[str]:
+    """Run the selected commands of a page in its order, up to one that fails; return those that were left out."""
     home, left_out = tmp_path / "scene", []
     scene.copied(supplies, home, page)
     scene.written(page, home)
     for command in dict.fromkeys(commands(page)):
-        if command not in wanted:
+        if command not in selected:
             continue
         if missing(command):
             left_out.append(command)
@@ -66,8 +66,8 @@ def missing(command: str) -> bool:
     return no_film or (command in NEEDS_SHARED and not scene.has_shared())
 
 
-def showing(wanted: set[str]) -> list[Path]:
-    return [page for page in PAGES if wanted & set(commands(page))]
+def showing(selected: set[str]) -> list[Path]:
+    return [page for page in PAGES if selected & set(commands(page))]
 
 
 @pytest.mark.docs
@@ -146,7 +146,7 @@ def parse(words: list[str]) -> None:
         done = subprocess.run([*collected, *rest], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-2000:]
     elif program == "pip":
-        offered = told(rest[0])
+        offered = pip_help(rest[0])
         assert not [word for word in rest if word.startswith("-") and f" {word}" not in offered]
     elif program == "edgekit":
         of_edgekit(rest)
@@ -158,8 +158,8 @@ def parse(words: list[str]) -> None:
         assert program in OTHERS, f"{program}: say how its words are checked"
 
 
-def told(command: str) -> str:
-    """What pip says of one of its commands."""
+def pip_help(command: str) -> str:
+    """Return the help of one of pip's commands."""
     words = [sys.executable, "-m", "pip", command, "--help"]
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 

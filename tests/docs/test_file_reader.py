@@ -32,8 +32,8 @@ def test_the_reader_knows_nothing_of_edgekit() -> None:
 
 
 def test_every_step_is_described() -> None:
-    told = PAGE.partition("## From a file to a sample")[2].partition("The steps compute:")[2]
-    assert re.findall(r"^- `(\w+)`:", told, re.MULTILINE) == list(input_path.STEPS)
+    section = PAGE.partition("## From a file to a sample")[2].partition("The steps compute:")[2]
+    assert re.findall(r"^- `(\w+)`:", section, re.MULTILINE) == list(input_path.STEPS)
 
 
 def test_the_stated_limit_of_members_is_that_of_the_archive() -> None:
@@ -55,9 +55,11 @@ def wav(
     form = struct.pack("<HHIIHH", 0xFFFE if extensible else code, x.shape[1], rate_hz, rate_hz * frame, frame, bits)
     if extensible:
         form += struct.pack("<HHI", 22, bits, 0) + struct.pack("<H", code) + bytes(14)
-    said = len(data) if sized else 0xFFFFFFFF
+    stated_size = len(data) if sized else 0xFFFFFFFF
     chunks = b"LIST" + struct.pack("<I", 3) + b"odd\0" + b"fmt " + struct.pack("<I", len(form)) + form
-    path.write_bytes(b"RIFF" + struct.pack("<I", 0) + b"WAVE" + chunks + b"data" + struct.pack("<I", said) + data)
+    path.write_bytes(
+        b"RIFF" + struct.pack("<I", 0) + b"WAVE" + chunks + b"data" + struct.pack("<I", stated_size) + data
+    )
     return path
 
 

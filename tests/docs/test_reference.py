@@ -109,9 +109,9 @@ def test_every_environment_variable_is_on_the_page() -> None:
         for path in paths:
             if path.suffix in (".py", ".ipynb", ".md", ".sh", "") and path.is_file():
                 found.update(re.findall(r"EDGE(?:KIT|RUN)_[A-Z_]+", path.read_text(encoding="utf-8", errors="replace")))
-    told = {name for names in environment.VARIABLES.values() for name in names if name.startswith("EDGE")}
-    assert told == found - {"EDGEKIT_NOT_SET"} - {each for each in found if each.endswith("_")}
-    assert all(f"| `{name}` |" in page("command-line.md") for name in told)
+    documented = {name for names in environment.VARIABLES.values() for name in names if name.startswith("EDGE")}
+    assert documented == found - {"EDGEKIT_NOT_SET"} - {each for each in found if each.endswith("_")}
+    assert all(f"| `{name}` |" in page("command-line.md") for name in documented)
 
 
 # Config
@@ -229,7 +229,7 @@ def command(program: str, *arguments: str, **environment: str) -> subprocess.Com
 
 
 HELPS = [("edgekit", ""), ("edgekit", "run"), ("edgerun", ""), ("edgerun", "predict")]
-"""`test_a_page_is_current` has all commands; these are asked as a reader asks them."""
+"""`test_a_page_is_current` has all commands; these are called as a reader calls them."""
 
 
 @pytest.mark.parametrize(("program", "name"), HELPS)
@@ -248,11 +248,11 @@ def test_the_page_has_every_command_that_help_lists() -> None:
     known = commands.edgekit_commands()
     groups = {name.rpartition(" ")[0] for name in known}
     for group in groups:
-        said = command("edgekit", *group.split(), "--help").stdout
+        help_text = command("edgekit", *group.split(), "--help").stdout
         inside = {name.rpartition(" ")[2] for name in known if name.rpartition(" ")[0] == group}
-        assert set(re.findall(r"^│ ([a-z][a-z-]*) {2,}", said, re.MULTILINE)) == inside
-    said = command("edgerun", "--help").stdout
-    assert set(re.findall(r"^    ([a-z]+) {2,}", said, re.MULTILINE)) == set(commands.edgerun_commands())
+        assert set(re.findall(r"^│ ([a-z][a-z-]*) {2,}", help_text, re.MULTILINE)) == inside
+    help_text = command("edgerun", "--help").stdout
+    assert set(re.findall(r"^    ([a-z]+) {2,}", help_text, re.MULTILINE)) == set(commands.edgerun_commands())
 
 
 # Exit codes
@@ -333,14 +333,14 @@ def public() -> dict[str, Any]:
 
 PUBLIC = public()
 OF_OBSERVERS = (".answered", ".refused", ".dropped")
-TOLD_IN_A_LINE = (
+DOCUMENTED_IN_ONE_LINE = (
     "to_dict", "lines", "made_by", "model_files", "Model.step", "Monitor.attach", "Monitor.observe", "Monitor.sketch",
     *OF_OBSERVERS,
 )  # fmt: skip
 """Methods that one line explains, parameters and all."""
 
 
-@pytest.mark.parametrize("name", [name for name in PUBLIC if not name.endswith(TOLD_IN_A_LINE)])
+@pytest.mark.parametrize("name", [name for name in PUBLIC if not name.endswith(DOCUMENTED_IN_ONE_LINE)])
 def test_a_public_function_documents_its_parameters(name: str) -> None:
     parameters = [each for each in inspect.signature(PUBLIC[name]).parameters if each != "self"]
     text = inspect.getdoc(PUBLIC[name]) or ""

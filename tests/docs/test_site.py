@@ -108,7 +108,7 @@ def test_a_figure_becomes_a_picture_beside_the_page(tmp_path: Path) -> None:
     assert "![Figure of 06 · Benchmark](06_benchmark/1-0.png)" in page.markdown and "<Figure>" not in page.markdown
 
 
-def test_what_papermill_was_told_is_shown_without_places(run: Path, tmp_path: Path) -> None:
+def test_parameters_of_papermill_are_shown_without_paths_of_this_machine(run: Path, tmp_path: Path) -> None:
     notebook = nbformat.v4.new_notebook(
         cells=[
             nbformat.v4.new_markdown_cell("# 03 · Prune\n\nOn to [quantize](04_quantize.ipynb#checks).\n\n$$x^2$$"),

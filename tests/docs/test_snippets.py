@@ -77,10 +77,10 @@ def _lay_out(home: Path, run: FinishedRun) -> None:
 
 def run(pages: list[Path], home: Path, package: Path) -> dict[str, list[str]]:
     """The examples of these pages, all in one process."""
-    told = {name(page): [(block.line, block.text) for block in examples(page)] for page in pages}
+    blocks_by_page = {name(page): [(block.line, block.text) for block in examples(page)] for page in pages}
     done = subprocess.run(
         [sys.executable, "-c", RUN],
-        input=json.dumps(told),
+        input=json.dumps(blocks_by_page),
         cwd=home,
         env={**os.environ, "PYTHONPATH": str(package)},
         capture_output=True,

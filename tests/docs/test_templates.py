@@ -86,11 +86,11 @@ def test_the_scripts_of_both_run(tiny_run: FinishedRun, tmp_path: Path) -> None:
     for script, variables in scripts(GITHUB):
         assert not CI_VARIABLE.search(script), "a script must run anywhere"
         words = ["-n"] if INSTALLS.search(script) else ["-euo", "pipefail"]
-        told = {name: str(value) for name, value in variables.items()} | {"CONFIG": "configs/tiny.yaml"}
+        parameters = {name: str(value) for name, value in variables.items()} | {"CONFIG": "configs/tiny.yaml"}
         done = subprocess.run(
             ["bash", *words, "-c", script],
             cwd=tmp_path,
-            env={**scene.environment(tmp_path), **told, "HOME": os.environ["HOME"]},
+            env={**scene.environment(tmp_path), **parameters, "HOME": os.environ["HOME"]},
             capture_output=True,
             text=True,
             check=False,

@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the long suites out unless they are asked for."""
+    """Skip the long suites unless `-m` names them."""
     if not re.search(r"\bfaults\b", config.option.markexpr):  # `defaults` is another suite
         long = [item for item in items if item.get_closest_marker("faults")]
         items[:] = [item for item in items if item not in long]
@@ -66,5 +66,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """How many faults were tried."""
     totals = getattr(config, "_edgekit_faults", {})
     if totals:
-        told = ", ".join(f"{number} {name}" for name, number in sorted(totals.items()))
-        terminalreporter.write_line(f"faults tried: {told}")
+        summary = ", ".join(f"{number} {name}" for name, number in sorted(totals.items()))
+        terminalreporter.write_line(f"faults tried: {summary}")

@@ -52,12 +52,12 @@ def run(config: Path, out: Path, stage: str, note: Path) -> None:
     """The stage; how it ended goes to `note`."""
     try:
         open_stage(stage, {"config": str(config), "out": str(out)}).run()
-        told: dict[str, Any] = {"exit_code": 0}
+        outcome: dict[str, Any] = {"exit_code": 0}
     except Exception as error:
         lack = isinstance(error, MemoryError) or any(f"[Errno {number}]" in str(error) for number in RESOURCE_ERRNOS)
         code = error.exit_code if isinstance(error, EdgekitError) else 7 if lack else 6
-        told = {"exit_code": code, "raised": type(error).__name__, "message": str(error)[:500]}
-    note.write_text(json.dumps(told))
+        outcome = {"exit_code": code, "raised": type(error).__name__, "message": str(error)[:500]}
+    note.write_text(json.dumps(outcome))
 
 
 def main() -> None:
@@ -83,14 +83,14 @@ def main() -> None:
         sizes = pages(run_folder.stage_folder(large / folder.name, stage))
         ends = sorted({sum(sizes[:number]) for number in range(len(sizes))})
         chosen = sorted(chance.sample(ends, min(len(ends), TRIES.get(stage, 6))))
-        for room in chosen:
-            mount(small, used(small) + max(room, 1) * PAGE, again=True)  # size=0 would be no limit
+        for free_pages in chosen:
+            mount(small, used(small) + max(free_pages, 1) * PAGE, again=True)  # size=0 would be no limit
             in_a_child(scratch, lambda name=stage: run(config, small, name, note))  # type: ignore[misc]
-            told = json.loads(note.read_text())
+            outcome = json.loads(note.read_text())
             report["tries"] += 1
-            what = f"{stage}: full after {room} pages"
-            if told["exit_code"] not in (0, 7):
-                report["faults"].append(f"{what}: {told}")
+            what = f"{stage}: full after {free_pages} pages"
+            if outcome["exit_code"] not in (0, 7):
+                report["faults"].append(f"{what}: {outcome}")
             final = run_folder.stage_folder(folder, stage)
             if final.exists() and not artifacts.is_intact(final):
                 report["faults"].append(f"{what}: {final.name}/ is there and not whole")
@@ -102,7 +102,7 @@ def main() -> None:
         in_a_child(scratch, lambda name=stage: run(config, small, name, note))  # type: ignore[misc]
         final = run_folder.stage_folder(folder, stage)
         if not artifacts.is_intact(final):
-            report["faults"].append(f"{stage}: did not finish with room: {note.read_text()}")
+            report["faults"].append(f"{stage}: did not finish with free space: {note.read_text()}")
             break
         sealed[stage] = (final / artifacts.RECORD).read_bytes()
         report["finished"].append(stage)

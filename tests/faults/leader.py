@@ -208,14 +208,14 @@ class Leader:
             _, status = os.waitpid(child, 0)
             with self.disk.aside():
                 self.report.failing_writes += 1
-                told = json.loads(note.read_text()) if note.exists() else {}
+                outcome = json.loads(note.read_text()) if note.exists() else {}
                 what = f"{errno.errorcode[code]} at {what}"
                 if os.waitstatus_to_exitcode(status) == WENT_ON:
                     self.report.tolerated += 1
                     if not self._names_a_holder(path):
                         self.report.faults.append(f"{self.stage.name}: {what}: went on all the same")
-                elif told.get("exit_code") != 7:
-                    self.report.faults.append(f"{self.stage.name}: {what}: ended as {told or status}")
+                elif outcome.get("exit_code") != 7:
+                    self.report.faults.append(f"{self.stage.name}: {what}: ended as {outcome or status}")
                 self._judge(what, self.place.folder, self.published)
 
     def _names_a_holder(self, path: Path) -> bool:
@@ -230,9 +230,9 @@ class Leader:
             os._exit(LOST)
         own = isinstance(error, EdgekitError)
         lack = isinstance(error, MemoryError) or any(f"[Errno {number}]" in str(error) for number in RESOURCE_ERRNOS)
-        told = {"raised": type(error).__name__, "message": str(error)}
-        told["exit_code"] = error.exit_code if own else 7 if lack else 6  # type: ignore[attr-defined]
-        (self.place.scratch / "victim.json").write_text(json.dumps(told))
+        outcome = {"raised": type(error).__name__, "message": str(error)}
+        outcome["exit_code"] = error.exit_code if own else 7 if lack else 6  # type: ignore[attr-defined]
+        (self.place.scratch / "victim.json").write_text(json.dumps(outcome))
         os._exit(1)
 
     def _judge(self, what: str, folder: Path, published: bool) -> None:

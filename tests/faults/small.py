@@ -57,8 +57,8 @@ def attempt(root: Path, folder: Path, version: int, last: int, power: random.Ran
             disk = Disk(folder, root / "shadow", before)
             disk.install()
             spoil.apply(without)
-            with open(root.with_suffix(".said"), "w") as said:
-                os.dup2(said.fileno(), 1)
+            with open(root.with_suffix(".output"), "w") as output:
+                os.dup2(output.fileno(), 1)
             work(folder, version)
             disk.image(root / "image", None)
         finally:
@@ -70,7 +70,7 @@ def attempt(root: Path, folder: Path, version: int, last: int, power: random.Ran
     return killed
 
 
-def wrong(folder: Path, said: str) -> list[str]:
+def wrong(folder: Path, output: str) -> list[str]:
     """What must not be: a lost or half artifact, half a file."""
     final = folder / "prune"
     places = [
@@ -81,7 +81,7 @@ def wrong(folder: Path, said: str) -> list[str]:
         found.append("prune/ is there and not whole")
     if not places:
         found.append("the earlier artifact is lost")
-    if "published" in said and final not in places:
+    if "published" in output and final not in places:
         found.append("a published artifact is lost")
     try:
         json.loads((folder / "note.json").read_text()) if (folder / "note.json").exists() else None
@@ -101,7 +101,7 @@ def everything(root: Path, without: str = "") -> tuple[int, list[str]]:
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(first, folder)
             killed = attempt(root, folder, 2, last, power, without)
-            found = wrong(folder, root.with_suffix(".said").read_text())
+            found = wrong(folder, root.with_suffix(".output").read_text())
             found += after(root, folder) if killed and not without else []
             if found:
                 return kills, [f"operation {last}: {each}" for each in found]

@@ -52,7 +52,7 @@ def test_the_suite_fails_on_an_edgekit_without(step: str, tree: Tree, tmp_path: 
 
 @pytest.mark.faults
 def test_a_full_disk_at_every_file(tree: Tree, tmp_path: Path, count: dict[str, int]) -> None:
-    """A tmpfs with room for no more page, one more, …: every writer meets it, those in native code too."""
+    """A tmpfs with space for no more page, one more, …: every writer meets it, those in native code too."""
     out = tmp_path / "full"
     out.mkdir()
     requirements.mount()

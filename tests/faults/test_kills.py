@@ -93,7 +93,7 @@ class Chain:
     def _ended(
         self, command: subprocess.Popen[bytes], what: str, number: int, notebook: Path | None, log: Path
     ) -> None:
-        """A killed kernel, of `notebook`, ends the command with 6; one that is told to end may heed it or not.
+        """A killed kernel, of `notebook`, ends the command with 6; one that gets SIGTERM may end or ignore it.
 
         A kernel that has run its last cell is only being shut down: the command then goes on without it, and rightly.
         """
@@ -107,16 +107,16 @@ class Chain:
                 self.faults.append(f"{what}: the command is still running")
             command.kill()  # an idle kernel does not mind Ctrl-C
         code = command.wait()
-        told = Path(f"{log}.err").read_text(errors="replace")
-        wanted = {CODES[signal.Signals(number)]}
+        stderr = Path(f"{log}.err").read_text(errors="replace")
+        expected = {CODES[signal.Signals(number)]}
         if notebook:
-            wanted = {0, 6, -9} if gentle or needless else {6}
-        if code not in wanted:
-            self.faults.append(f"{what}: exit code {code}, wanted {wanted}: {told[-600:]}")
-        if "Traceback" in told:
-            self.faults.append(f"{what}: a traceback: {told[-1500:]}")
-        if code > 0 and "edgekit: " not in told:
-            self.faults.append(f"{what}: no message: {told[-300:]}")
+            expected = {0, 6, -9} if gentle or needless else {6}
+        if code not in expected:
+            self.faults.append(f"{what}: exit code {code}, expected {expected}: {stderr[-600:]}")
+        if "Traceback" in stderr:
+            self.faults.append(f"{what}: a traceback: {stderr[-1500:]}")
+        if code > 0 and "edgekit: " not in stderr:
+            self.faults.append(f"{what}: no message: {stderr[-300:]}")
 
     def _look(self) -> None:
         """What was sealed at an earlier kill must be here still, to the byte."""

@@ -66,7 +66,7 @@ def broken(tree: Tree, target: Path, where: str, code: str) -> tuple[Tree, int]:
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_cell_that_ends_its_kernel_or_hangs(name: str, tree: Tree, run: Path, tmp_path: Path) -> None:
-    where, code, options, said = BROKEN[name]
+    where, code, options, words = BROKEN[name]
     other, cell = broken(tree, tmp_path / "tree", where, code)
     before = output(run)
     done = other.run("run", SMALLEST, "--out", str(run.parent), *options)
@@ -74,7 +74,7 @@ def test_a_cell_that_ends_its_kernel_or_hangs(name: str, tree: Tree, run: Path, 
     message = [line for line in done.stderr.splitlines() if line.startswith("edgekit: ")]
     assert len(message) == 1
     assert f"{STAGE}, cell {cell}: " in message[0]
-    assert said in message[0]
+    assert words in message[0]
     assert "Traceback" not in done.stderr
     assert (run / "notebooks" / STAGE).with_suffix(".failed.ipynb").is_file()
     assert output(run) == before
@@ -94,7 +94,7 @@ def started(tree: Tree, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes
         command.wait(60)
 
 
-def test_a_second_run_on_the_same_folder_is_told_who_holds_it(
+def test_a_second_run_on_the_same_folder_names_the_process_that_holds_it(
     started: tuple[subprocess.Popen[bytes], Path], tree: Tree
 ) -> None:
     first, out = started
@@ -120,9 +120,9 @@ def test_a_kernel_killed_in_the_middle_of_a_cell_is_named(
         time.sleep(0.05)
     os.kill(kernel, signal.SIGKILL)
     assert first.wait(60) == 6
-    told = Path(f"{tmp_path}/log.err").read_text()
-    assert "01_profile.ipynb, cell " in told
-    assert "the kernel died" in told
+    stderr = Path(f"{tmp_path}/log.err").read_text()
+    assert "01_profile.ipynb, cell " in stderr
+    assert "the kernel died" in stderr
 
 
 CLOCK = """
@@ -147,8 +147,8 @@ def test_a_clock_that_jumps_changes_nothing(tree: Tree, undisturbed: Undisturbed
     done = tree.run("run", SMALLEST, "--out", str(tmp_path / "out"), PYTHONPATH=path)
     assert done.returncode == 0, done.stderr
     assert trees.bundles(tmp_path / "out" / NAME) == undisturbed.bundles
-    told = tree.run("status", str(tmp_path / "out" / NAME), PYTHONPATH=path)
-    assert told.returncode == 0, told.stderr
+    status = tree.run("status", str(tmp_path / "out" / NAME), PYTHONPATH=path)
+    assert status.returncode == 0, status.stderr
     again = tree.run("run", SMALLEST, "--out", str(tmp_path / "out"), PYTHONPATH=path)
     assert again.returncode == 0, again.stderr
     assert "every stage is reused" in again.stdout

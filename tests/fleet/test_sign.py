@@ -18,8 +18,8 @@ from edgekit.runner import bundle
 from edgekit.runner.errors import TrustError
 from tests import requirements
 from tests.cli.test_cli import edgekit
-from tests.device.trust.desk import Desk, make_key, set_up
-from tests.runner.conftest import NCHW, SCORES, Made, manifest_for
+from tests.device.trust.workstation import Workstation, make_key, set_up
+from tests.runner.conftest import NCHW, SCORES, ModelFiles, manifest_for
 
 PROVENANCE = {
     "edgekit": "0.1.0",
@@ -36,16 +36,16 @@ PROVENANCE = {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Desk:
-    return set_up(tmp_path_factory.mktemp("desk"))
+def prepared_workstation(tmp_path_factory: pytest.TempPathFactory) -> Workstation:
+    return set_up(tmp_path_factory.mktemp("workstation"))
 
 
 @pytest.fixture
-def desk(made: Desk, tmp_path: Path) -> Desk:
-    return Desk(Path(shutil.copytree(made.home, tmp_path / "desk")))
+def workstation(prepared_workstation: Workstation, tmp_path: Path) -> Workstation:
+    return Workstation(Path(shutil.copytree(prepared_workstation.home, tmp_path / "workstation")))
 
 
-def said(code: int, *arguments: object) -> str:
+def run_edgekit(code: int, *arguments: object) -> str:
     """What `edgekit` printed; on a failure one line on standard error, and nothing written before it but facts."""
     done = CliRunner().invoke(app, [str(each) for each in arguments])
     assert done.exit_code == code, done.output
@@ -55,34 +55,36 @@ def said(code: int, *arguments: object) -> str:
     return done.stderr
 
 
-def statement(desk: Desk) -> dict[str, object]:
-    found: dict[str, object] = json.loads(desk.statement.read_bytes())
+def statement(workstation: Workstation) -> dict[str, object]:
+    found: dict[str, object] = json.loads(workstation.statement.read_bytes())
     return found
 
 
-def test_a_bundle_is_signed_and_verified_by_two_commands(desk: Desk) -> None:
+def test_a_bundle_is_signed_and_verified_by_two_commands(workstation: Workstation) -> None:
     """As processes, as a user calls them."""
-    done = edgekit("sign", str(desk.bundle), "--key", str(desk.key("anna")), "--trust", str(desk.trust))
+    done = edgekit(
+        "sign", str(workstation.bundle), "--key", str(workstation.key("anna")), "--trust", str(workstation.trust)
+    )
     assert done.returncode == 0, done.stderr
     assert "signed by   anna; at least 1 must sign" in done.stdout and ".intoto.json.sig; 1 earlier" in done.stdout
-    done = edgekit("verify", str(desk.bundle), "--trust", str(desk.trust))
+    done = edgekit("verify", str(workstation.bundle), "--trust", str(workstation.trust))
     assert done.returncode == 0, done.stderr
     assert "verified    a.edge.zip" in done.stdout and "SBOM        none was signed" in done.stdout
-    desk.bundle.write_bytes(desk.bundle.read_bytes()[:-1] + b"\1")
-    done = edgekit("verify", str(desk.bundle), "--trust", str(desk.trust))
+    workstation.bundle.write_bytes(workstation.bundle.read_bytes()[:-1] + b"\1")
+    done = edgekit("verify", str(workstation.bundle), "--trust", str(workstation.trust))
     assert done.returncode == 8 and done.stderr.count("\n") == 1 and "the signed statement is about" in done.stderr
 
 
-def test_the_statement_has_the_provenance_that_the_bundle_records(desk: Desk) -> None:
-    model = Made("onnx", {"model.onnx": b"no model"}, NCHW, SCORES, 1e-4)
+def test_the_statement_has_the_provenance_that_the_bundle_records(workstation: Workstation) -> None:
+    model = ModelFiles("onnx", {"model.onnx": b"no model"}, NCHW, SCORES, 1e-4)
     golden = {"golden/inputs.npy": b"none", "golden/outputs.npy": b"none"}
-    bundle.write(desk.bundle, manifest_for(model, provenance=PROVENANCE), {**model.files, **golden})
-    (desk.home / "sbom.cdx.json").write_text("{}")
-    desk.sign(counter=7)
-    found = statement(desk)
+    bundle.write(workstation.bundle, manifest_for(model, provenance=PROVENANCE), {**model.files, **golden})
+    (workstation.home / "sbom.cdx.json").write_text("{}")
+    workstation.sign(counter=7)
+    found = statement(workstation)
     assert found["_type"] == "https://in-toto.io/Statement/v1"
     assert found["predicateType"] == "https://slsa.dev/provenance/v1"
-    digest = bundle.sha256.hexdigest(desk.bundle.read_bytes())
+    digest = bundle.sha256.hexdigest(workstation.bundle.read_bytes())
     assert found["subject"] == [{"name": "a.edge.zip", "digest": {"sha256": digest}}]
     predicate = found["predicate"]
     assert isinstance(predicate, dict)
@@ -99,45 +101,47 @@ def test_the_statement_has_the_provenance_that_the_bundle_records(desk: Desk) ->
     assert predicate[RELEASE]["counter"] == 7 and predicate[RELEASE]["epoch"] == 1
 
 
-def test_a_ready_made_model_is_named_with_its_digest(desk: Desk) -> None:
-    model = Made("onnx", {"model.onnx": b"no model"}, NCHW, SCORES, 1e-4)
+def test_a_ready_made_model_is_named_with_its_digest(workstation: Workstation) -> None:
+    model = ModelFiles("onnx", {"model.onnx": b"no model"}, NCHW, SCORES, 1e-4)
     golden = {"golden/inputs.npy": b"none", "golden/outputs.npy": b"none"}
     origin = {"source": "net.onnx", "sha256": "6" * 64, "edgekit": "0.1.0", "libraries": [], "code": "odd"}
-    bundle.write(desk.bundle, manifest_for(model, provenance=origin), {**model.files, **golden})
-    desk.sign()
-    predicate = statement(desk)["predicate"]
+    bundle.write(workstation.bundle, manifest_for(model, provenance=origin), {**model.files, **golden})
+    workstation.sign()
+    predicate = statement(workstation)["predicate"]
     assert isinstance(predicate, dict)
     assert predicate["buildDefinition"]["resolvedDependencies"] == [
         {"name": "net.onnx", "digest": {"sha256": "6" * 64}}
     ]
 
 
-def test_the_sbom_beside_a_bundle_must_be_the_signed_one(desk: Desk) -> None:
-    sbom = desk.home / "sbom.cdx.json"
+def test_the_sbom_beside_a_bundle_must_be_the_signed_one(workstation: Workstation) -> None:
+    sbom = workstation.home / "sbom.cdx.json"
     sbom.write_text("{}")
-    desk.sign()
-    assert "SBOM        as signed" in said(0, "verify", desk.bundle, "--trust", desk.trust)
+    workstation.sign()
+    assert "SBOM        as signed" in run_edgekit(0, "verify", workstation.bundle, "--trust", workstation.trust)
     sbom.write_text("[]")
-    assert "sbom.cdx.json: its sha256 is" in said(8, "verify", desk.bundle, "--trust", desk.trust)
+    assert "sbom.cdx.json: its sha256 is" in run_edgekit(8, "verify", workstation.bundle, "--trust", workstation.trust)
     sbom.unlink()
-    assert "SBOM        signed, but not present here" in said(0, "verify", desk.bundle, "--trust", desk.trust)
+    assert "SBOM        signed, but not present here" in run_edgekit(
+        0, "verify", workstation.bundle, "--trust", workstation.trust
+    )
 
 
-def test_a_statement_that_calls_the_bundle_otherwise_is_refused(desk: Desk) -> None:
+def test_a_statement_that_calls_the_bundle_otherwise_is_refused(workstation: Workstation) -> None:
     """Counters and revocations go by that name."""
-    desk.sign(counter=7)
-    desk.forge(name="other")
+    workstation.sign(counter=7)
+    workstation.forge(name="other")
     words = "is called 'tiny' in its manifest, but 'other' in its statement; sign it again"
-    assert words in said(8, "verify", desk.bundle, "--trust", desk.trust)
-    desk.add("bert")
+    assert words in run_edgekit(8, "verify", workstation.bundle, "--trust", workstation.trust)
+    workstation.add("bert")
     with pytest.raises(TrustError, match="is called 'tiny' in its manifest"):
-        desk.sign("bert", cosign=True)
+        workstation.sign("bert", cosign=True)
 
 
-def test_counters_rise_by_themselves(desk: Desk) -> None:
-    desk.sign()
-    first = desk.check().counter
-    assert abs(first - desk.check().statement_time) <= 1
+def test_counters_rise_by_themselves(workstation: Workstation) -> None:
+    workstation.sign()
+    first = workstation.check().counter
+    assert abs(first - workstation.check().statement_time) <= 1
 
 
 @pytest.mark.parametrize(
@@ -151,102 +155,121 @@ def test_counters_rise_by_themselves(desk: Desk) -> None:
     ],
 )
 def test_what_no_device_would_trust_is_not_signed(
-    arguments: list[str], code: int, words: str, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], code: int, words: str, workstation: Workstation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk.key("thief")
-    before = desk.statement.read_bytes(), desk.signature.read_bytes()
-    monkeypatch.chdir(desk.home)
+    workstation.key("thief")
+    before = workstation.statement.read_bytes(), workstation.signature.read_bytes()
+    monkeypatch.chdir(workstation.home)
     folder = [] if "--trust" in arguments else ["--trust", "trust"]
-    assert words in said(code, "sign", "a.edge.zip", *arguments, *folder)
-    assert (desk.statement.read_bytes(), desk.signature.read_bytes()) == before
-    assert not Path(f"{desk.signature}.2").exists()
+    assert words in run_edgekit(code, "sign", "a.edge.zip", *arguments, *folder)
+    assert (workstation.statement.read_bytes(), workstation.signature.read_bytes()) == before
+    assert not Path(f"{workstation.signature}.2").exists()
 
 
-def test_a_damaged_bundle_is_not_signed(desk: Desk) -> None:
-    desk.bundle.write_bytes(b"no bundle")
-    assert "not a bundle" in said(4, "sign", desk.bundle, "--key", desk.key("anna"), "--trust", desk.trust)
+def test_a_damaged_bundle_is_not_signed(workstation: Workstation) -> None:
+    workstation.bundle.write_bytes(b"no bundle")
+    assert "not a bundle" in run_edgekit(
+        4, "sign", workstation.bundle, "--key", workstation.key("anna"), "--trust", workstation.trust
+    )
 
 
-def test_an_expired_policy_signs_nothing(desk: Desk) -> None:
-    desk.put_policy(time="2020-01-01T00:00:00Z", expires="2021-01-01T00:00:00Z")
-    words = said(8, "sign", desk.bundle, "--key", desk.key("anna"), "--trust", desk.trust)
+def test_an_expired_policy_signs_nothing(workstation: Workstation) -> None:
+    workstation.put_policy(time="2020-01-01T00:00:00Z", expires="2021-01-01T00:00:00Z")
+    words = run_edgekit(8, "sign", workstation.bundle, "--key", workstation.key("anna"), "--trust", workstation.trust)
     assert "policy.json: expired at 2021-01-01T00:00:00Z" in words and "trust renew" in words
 
 
-def test_a_revoked_release_is_not_signed_again(desk: Desk) -> None:
-    desk.revoke(tiny=9)
-    arguments = ["sign", desk.bundle, "--key", desk.key("anna"), "--trust", desk.trust, "--counter", 8]
-    assert "counter 8 is revoked" in said(8, *arguments)
+def test_a_revoked_release_is_not_signed_again(workstation: Workstation) -> None:
+    workstation.revoke(tiny=9)
+    arguments = [
+        "sign",
+        workstation.bundle,
+        "--key",
+        workstation.key("anna"),
+        "--trust",
+        workstation.trust,
+        "--counter",
+        8,
+    ]
+    assert "counter 8 is revoked" in run_edgekit(8, *arguments)
 
 
-def test_a_co_signer_signs_the_statement_that_lies_there(desk: Desk) -> None:
-    desk.add("bert")
-    desk.rotate(threshold=2)
-    arguments = ["--key", desk.key("bert"), "--trust", desk.trust, "--cosign"]
-    assert "signed in epoch 1, but the policy is now at epoch 2" in said(8, "sign", desk.bundle, *arguments)
-    desk.sign("anna", counter=1)
-    before = desk.statement.read_bytes()
-    out = said(0, "sign", desk.bundle, *arguments)
+def test_a_co_signer_signs_the_statement_that_lies_there(workstation: Workstation) -> None:
+    workstation.add("bert")
+    workstation.rotate(threshold=2)
+    arguments = ["--key", workstation.key("bert"), "--trust", workstation.trust, "--cosign"]
+    assert "signed in epoch 1, but the policy is now at epoch 2" in run_edgekit(
+        8, "sign", workstation.bundle, *arguments
+    )
+    workstation.sign("anna", counter=1)
+    before = workstation.statement.read_bytes()
+    out = run_edgekit(0, "sign", workstation.bundle, *arguments)
     assert (
         "counter 1" in out
         and "signed by   anna, bert; at least 2 must sign" in out
-        and desk.statement.read_bytes() == before
+        and workstation.statement.read_bytes() == before
     )
-    assert desk.check().signers == ("anna", "bert")
-    assert "2 earlier signatures removed" in said(0, "sign", desk.bundle, *arguments[:-1])
-    assert "signed by bert, but the policy requires 2" in said(8, "verify", desk.bundle, "--trust", desk.trust)
+    assert workstation.check().signers == ("anna", "bert")
+    assert "2 earlier signatures removed" in run_edgekit(0, "sign", workstation.bundle, *arguments[:-1])
+    assert "signed by bert, but the policy requires 2" in run_edgekit(
+        8, "verify", workstation.bundle, "--trust", workstation.trust
+    )
 
 
-def test_a_co_signer_does_not_sign_for_another_bundle(desk: Desk) -> None:
-    from tests.device.trust.desk import make_bundle
+def test_a_co_signer_does_not_sign_for_another_bundle(workstation: Workstation) -> None:
+    from tests.device.trust.workstation import make_bundle
 
-    desk.add("bert")
-    make_bundle(desk.bundle, "1.0.1")
-    arguments = ["sign", desk.bundle, "--key", desk.key("bert"), "--trust", desk.trust, "--cosign"]
-    assert "the statement beside it is about another bundle" in said(8, *arguments)
-
-
-def test_a_co_signer_does_not_sign_what_has_expired(desk: Desk) -> None:
-    desk.add("bert")
-    desk.forge(time="2020-01-01T00:00:00Z", expires="2021-01-01T00:00:00Z")
-    arguments = ["sign", desk.bundle, "--key", desk.key("bert"), "--trust", desk.trust, "--cosign"]
-    assert "expired at 2021-01-01T00:00:00Z" in said(8, *arguments)
-    assert not Path(f"{desk.signature}.2").exists()
+    workstation.add("bert")
+    make_bundle(workstation.bundle, "1.0.1")
+    arguments = ["sign", workstation.bundle, "--key", workstation.key("bert"), "--trust", workstation.trust, "--cosign"]
+    assert "the statement beside it is about another bundle" in run_edgekit(8, *arguments)
 
 
-def test_a_key_with_a_passphrase_signs_through_an_agent(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_co_signer_does_not_sign_what_has_expired(workstation: Workstation) -> None:
+    workstation.add("bert")
+    workstation.forge(time="2020-01-01T00:00:00Z", expires="2021-01-01T00:00:00Z")
+    arguments = ["sign", workstation.bundle, "--key", workstation.key("bert"), "--trust", workstation.trust, "--cosign"]
+    assert "expired at 2021-01-01T00:00:00Z" in run_edgekit(8, *arguments)
+    assert not Path(f"{workstation.signature}.2").exists()
+
+
+def test_a_key_with_a_passphrase_signs_through_an_agent(
+    workstation: Workstation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The private half never lies on the disk of whoever signs."""
     agent = subprocess.run([requirements.program("ssh-agent"), "-s"], capture_output=True, text=True, check=True).stdout
     facts = dict(line.split(";")[0].split("=") for line in agent.splitlines() if "=" in line)
     try:
         for name, value in facts.items():
             monkeypatch.setenv(name, value)
-        key = make_key(desk.home / "carla", "ecdsa")
-        desk.add("carla")
+        key = make_key(workstation.home / "carla", "ecdsa")
+        workstation.add("carla")
         subprocess.run(["ssh-add", "-q", str(key)], check=True)
         key.unlink()
-        public = desk.home / "carla.pub"
-        assert "signed by   carla" in said(0, "sign", desk.bundle, "--key", public, "--trust", desk.trust)
-        assert desk.check().signers == ("carla",)
+        public = workstation.home / "carla.pub"
+        assert "signed by   carla" in run_edgekit(
+            0, "sign", workstation.bundle, "--key", public, "--trust", workstation.trust
+        )
+        assert workstation.check().signers == ("carla",)
         subprocess.run(["ssh-add", "-q", "-D"], check=True)
-        words = said(8, "sign", desk.bundle, "--key", public, "--trust", desk.trust)
+        words = run_edgekit(8, "sign", workstation.bundle, "--key", public, "--trust", workstation.trust)
         assert "ssh-keygen did not sign" in words and "an agent holds" in words
     finally:
         os.kill(int(facts["SSH_AGENT_PID"]), 15)
 
 
-def test_a_private_key_of_another_public_half_is_found_out(desk: Desk) -> None:
-    shutil.copy(desk.key("thief"), desk.key("anna"))
-    before = desk.signature.read_bytes()
-    words = said(8, "sign", desk.bundle, "--key", desk.key("anna"), "--trust", desk.trust)
-    assert "anna" in words and desk.signature.read_bytes() == before
+def test_a_private_key_of_another_public_half_is_found_out(workstation: Workstation) -> None:
+    shutil.copy(workstation.key("thief"), workstation.key("anna"))
+    before = workstation.signature.read_bytes()
+    words = run_edgekit(8, "sign", workstation.bundle, "--key", workstation.key("anna"), "--trust", workstation.trust)
+    assert "anna" in words and workstation.signature.read_bytes() == before
 
 
-def test_what_is_signed_is_what_devices_read(desk: Desk) -> None:
+def test_what_is_signed_is_what_devices_read(workstation: Workstation) -> None:
     """The same release signed at the same second is the same bytes."""
-    desk.sign(counter=8)
-    text = desk.statement.read_bytes()
+    workstation.sign(counter=8)
+    text = workstation.statement.read_bytes()
     parsed = trust.statement.parse_statement(text, "here")
     from edgekit.fleet.signing import statement as provenance
 
-    assert provenance.build_statement(desk.bundle, bundle.read(desk.bundle), parsed) == text
+    assert provenance.build_statement(workstation.bundle, bundle.read(workstation.bundle), parsed) == text

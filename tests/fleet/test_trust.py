@@ -10,8 +10,8 @@ import pytest
 
 from edgekit.device.trust import policy
 from tests.cli.test_cli import edgekit
-from tests.device.trust.desk import YEAR_S, Desk, make_key
-from tests.fleet.test_sign import said
+from tests.device.trust.workstation import YEAR_S, Workstation, make_key
+from tests.fleet.test_sign import run_edgekit
 
 
 @pytest.fixture(scope="module")
@@ -26,55 +26,58 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def desk(keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def workstation(keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workstation:
     """The present folder."""
-    home = Path(shutil.copytree(keys, tmp_path / "desk"))
+    home = Path(shutil.copytree(keys, tmp_path / "workstation"))
     monkeypatch.chdir(home)
-    return Desk(home)
+    return Workstation(home)
 
 
 @pytest.fixture(scope="module")
 def policed(keys: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The keys, and a policy with anna as its signer, whose first key was revoked."""
-    home = Path(shutil.copytree(keys, tmp_path_factory.mktemp("policed") / "desk"))
+    home = Path(shutil.copytree(keys, tmp_path_factory.mktemp("policed") / "workstation"))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(home)
-        said(0, "trust", "init", "trust", "--root", "root")
-        said(0, "trust", "add", "trust", "anna", "anna-2.pub", "--root", "root")
-        said(0, "trust", "rotate", "trust", "anna=anna.pub", "--root", "root")
-        said(0, "trust", "revoke", "trust", "--below", "digits=7", "--root", "root")
+        run_edgekit(0, "trust", "init", "trust", "--root", "root")
+        run_edgekit(0, "trust", "add", "trust", "anna", "anna-2.pub", "--root", "root")
+        run_edgekit(0, "trust", "rotate", "trust", "anna=anna.pub", "--root", "root")
+        run_edgekit(0, "trust", "revoke", "trust", "--below", "digits=7", "--root", "root")
     (home / "cut.pub").write_text((home / "bert.pub").read_text()[:50])
     return home
 
 
-def test_a_policy_goes_through_its_life(desk: Desk) -> None:
-    out = said(0, "trust", "init", "trust", "--root", "root")
+def test_a_policy_goes_through_its_life(workstation: Workstation) -> None:
+    out = run_edgekit(0, "trust", "init", "trust", "--root", "root")
     assert (
         "version 1, epoch 1" in out
         and "nobody yet; at least 1 must sign" in out
         and "NOTE        too few signers" in out
     )
-    assert sorted(path.name for path in desk.trust.iterdir()) == [policy.POLICY, policy.SIGNATURE, policy.ROOT]
-    assert "version 2" in said(0, "trust", "add", "trust", "anna", "anna.pub", "--root", "root")
-    out = said(0, "trust", "add", "trust", "carla", "carla.pub", "--root", "root", "--until", "2999-01-31")
+    assert sorted(path.name for path in workstation.trust.iterdir()) == [policy.POLICY, policy.SIGNATURE, policy.ROOT]
+    assert "version 2" in run_edgekit(0, "trust", "add", "trust", "anna", "anna.pub", "--root", "root")
+    out = run_edgekit(0, "trust", "add", "trust", "carla", "carla.pub", "--root", "root", "--until", "2999-01-31")
     assert "version 3" in out and "signers     anna, carla" in out and "NOTE" not in out
-    before = policy.read_policy(desk.trust)
+    before = policy.read_policy(workstation.trust)
     assert before.signers["carla"].expires_s and before.signers["anna"].expires_s is None
-    out = said(0, "trust", "rotate", "trust", "anna=anna-2.pub", "--root", "root", "--threshold", "2")
+    out = run_edgekit(0, "trust", "rotate", "trust", "anna=anna-2.pub", "--root", "root", "--threshold", "2")
     assert "version 4, epoch 2" in out and "at least 2 must sign" in out
-    out = said(0, "trust", "revoke", "trust", "carla", "--below", "digits=7", "--root", "root")
+    out = run_edgekit(0, "trust", "revoke", "trust", "carla", "--below", "digits=7", "--root", "root")
     assert "version 5, epoch 2" in out and "NOTE" in out
-    assert "version 6" in said(0, "trust", "renew", "trust", "--days", "730", "--root", "root")
-    found = policy.read_policy(desk.trust)
+    assert "version 6" in run_edgekit(0, "trust", "renew", "trust", "--days", "730", "--root", "root")
+    found = policy.read_policy(workstation.trust)
     assert (found.version, found.epoch, found.threshold, found.minimum) == (6, 2, 2, {"digits": 7})
-    assert list(found.signers) == ["anna"] and found.signers["anna"].key == policy_key(desk, "anna-2")
-    assert found.revoked == (policy_key(desk, "anna"), policy_key(desk, "carla"))
+    assert list(found.signers) == ["anna"] and found.signers["anna"].key == policy_key(workstation, "anna-2")
+    assert found.revoked == (policy_key(workstation, "anna"), policy_key(workstation, "carla"))
     assert abs(found.expires_s - found.time_s - 2 * YEAR_S) < 1 and found.time_s >= before.time_s
-    assert said(0, "trust", "rotate", "trust", "--root", "root") and policy.read_policy(desk.trust).minimum == {}
+    assert (
+        run_edgekit(0, "trust", "rotate", "trust", "--root", "root")
+        and policy.read_policy(workstation.trust).minimum == {}
+    )
 
 
-def policy_key(desk: Desk, name: str) -> str:
-    return " ".join((desk.home / f"{name}.pub").read_text().split()[:2])
+def policy_key(workstation: Workstation, name: str) -> str:
+    return " ".join((workstation.home / f"{name}.pub").read_text().split()[:2])
 
 
 @pytest.mark.parametrize(
@@ -107,21 +110,21 @@ def policy_key(desk: Desk, name: str) -> str:
 def test_a_change_that_makes_no_sense_changes_nothing(
     arguments: list[str], code: int, words: str, policed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = Desk(Path(shutil.copytree(policed, tmp_path / "desk")))
-    monkeypatch.chdir(desk.home)
-    before = {path.name: path.read_bytes() for path in desk.trust.glob("*")}
-    assert words in said(code, "trust", *arguments)
-    assert {path.name: path.read_bytes() for path in desk.trust.glob("*")} == before
+    workstation = Workstation(Path(shutil.copytree(policed, tmp_path / "workstation")))
+    monkeypatch.chdir(workstation.home)
+    before = {path.name: path.read_bytes() for path in workstation.trust.glob("*")}
+    assert words in run_edgekit(code, "trust", *arguments)
+    assert {path.name: path.read_bytes() for path in workstation.trust.glob("*")} == before
 
 
-def test_a_policy_that_somebody_edited_is_not_signed_again(desk: Desk) -> None:
+def test_a_policy_that_somebody_edited_is_not_signed_again(workstation: Workstation) -> None:
     """Else the root would sign what a thief has written into the folder."""
-    said(0, "trust", "init", "trust", "--root", "root")
-    path = desk.trust / policy.POLICY
+    run_edgekit(0, "trust", "init", "trust", "--root", "root")
+    path = workstation.trust / policy.POLICY
     values = json.loads(path.read_text())
-    values["signers"] = {"thief": {"key": policy_key(desk, "bert"), "expires": None}}
+    values["signers"] = {"thief": {"key": policy_key(workstation, "bert"), "expires": None}}
     path.write_text(json.dumps(values))
-    assert "does not verify" in said(8, "trust", "add", "trust", "anna", "anna.pub", "--root", "root")
+    assert "does not verify" in run_edgekit(8, "trust", "add", "trust", "anna", "anna.pub", "--root", "root")
 
 
 def test_help_of_the_group_names_its_commands() -> None:

@@ -33,7 +33,7 @@ def run(system: str, home: Path, *words: object, code: int = 0) -> str:
         timeout=300,
         check=False,
     )
-    said = (done.stdout + done.stderr).decode("cp1252" if system == "windows" else "utf-8")
-    assert done.returncode == code, (done.returncode, said)
-    assert "Traceback" not in said, said
-    return said
+    output = (done.stdout + done.stderr).decode("cp1252" if system == "windows" else "utf-8")
+    assert done.returncode == code, (done.returncode, output)
+    assert "Traceback" not in output, output
+    return output

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgekit.device import pyz
-from tests.runner.conftest import bundles, made  # noqa: F401  (fixtures: the tiny network, in int8 too)
+from tests.runner.conftest import bundles, models  # noqa: F401  (fixtures: the tiny network, in int8 too)
 
 from .bundles import Known, known
 from .report import Table

@@ -19,7 +19,7 @@ import pytest
 
 from tests import requirements
 from tests.runner import same_bits
-from tests.runner.test_same_bits import WANTED
+from tests.runner.test_same_bits import EXPECTED
 
 from . import bundles, pythons
 from .bundles import Known
@@ -105,7 +105,7 @@ def has_the_same_bits(here: Runner) -> None:
     done = here.environment.run(same_bits.__file__, here.file)
     assert done.returncode == 0, done.stderr
     has_pillow = "pillow" in here.environment.held
-    assert same_bits.differences(json.loads(done.stdout), WANTED, has_pillow) == []
+    assert same_bits.differences(json.loads(done.stdout), EXPECTED, has_pillow) == []
 
 
 def answers(here: Runner, digits: dict[str, Known], integer: Known) -> tuple[str, ...]:

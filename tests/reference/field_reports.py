@@ -18,7 +18,7 @@ from edgekit.device.monitor import field_report, reference
 from edgekit.device.monitor.monitor import Monitor
 from edgekit.runner import bundle
 from edgekit.runner.model import Model, open_model
-from tests.runner.conftest import NCHW, SCORES, Made, manifest_for, members_for, onnx_model
+from tests.runner.conftest import NCHW, SCORES, ModelFiles, manifest_for, members_for, onnx_model
 from tests.runner.conftest import reference as scores
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks" / "field"
@@ -40,7 +40,7 @@ def pictures(count: int, seed: int, brightness: float) -> np.ndarray:
 
 def write_bundle(path: Path) -> None:
     """The tiny network with a reference of what its validation looked like."""
-    made = Made("onnx", {"model.onnx": onnx_model()}, NCHW, SCORES, 1e-4)
+    made = ModelFiles("onnx", {"model.onnx": onnx_model()}, NCHW, SCORES, 1e-4)
     seen = pictures(1000, 1, 1.0)
     manifest = manifest_for(made, name="camera", version="1.0.0", reference="reference.json")
     known = reference.encode(reference.build_reference(manifest, seen, scores(seen).astype(np.float32)))

@@ -1,4 +1,4 @@
-"""ONNX files with a free batch, sound ones and one that is wrong in a way that shows in batches alone."""
+"""ONNX files with a free batch: valid ones, and one that is wrong only in batches."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from .conftest import NCHW, SCORES, Made, onnx_model
+from .conftest import NCHW, SCORES, ModelFiles, onnx_model
 
 
-def onnx_with(change: Callable[[Any], None] = lambda graph: None, batch: str | int = "batch") -> Made:
+def onnx_with(change: Callable[[Any], None] = lambda graph: None, batch: str | int = "batch") -> ModelFiles:
     """The tiny network with its batch as named, and its graph changed."""
     import onnx
 
@@ -22,7 +22,7 @@ def onnx_with(change: Callable[[Any], None] = lambda graph: None, batch: str | i
             side.dim_param = batch
         else:
             side.dim_value = batch
-    return Made("onnx", {"model.onnx": model.SerializeToString()}, NCHW, SCORES, 1e-4)
+    return ModelFiles("onnx", {"model.onnx": model.SerializeToString()}, NCHW, SCORES, 1e-4)
 
 
 def reshaped(graph: Any) -> None:

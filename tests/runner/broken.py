@@ -11,7 +11,7 @@ KERNEL = np.array([[0, 1, 0], [1, 2, 1], [0, 1, 0]], np.float32)
 
 
 def tflite(claimed_side: int = 3) -> bytes:
-    """A 3×3 convolution with zeros around the image, (1, 8, 8, 1) to the same; sound if its side is claimed to be 3.
+    """A 3×3 convolution with zeros around the image, (1, 8, 8, 1) to the same; valid if its side is claimed to be 3.
 
     The kernel is stored in half precision, as litert-torch and TensorFlow do it. LiteRT 2.3 holds the stored numbers
     against their shape, but believes that of the dequantized ones: for 4096 it reads 64 MB past the end of nine.

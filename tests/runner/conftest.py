@@ -25,7 +25,7 @@ SCORES = TensorSpec("scores", (1, len(LABELS)), "float32", "NC")
 
 
 @dataclass(frozen=True)
-class Made:
+class ModelFiles:
     """A converted network with its specs, and how far its scores may lie from the float64 reference."""
 
     target: str
@@ -120,17 +120,17 @@ def tflite_models(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Made]:
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelFiles]:
     """The network, converted for every target; tflite also with integer input and output."""
     folder = tmp_path_factory.mktemp("tiny")
     lite = tflite_models(folder)
     integer_in = TensorSpec("input", NHWC.shape, "int8", "NHWC")
     integer_out = TensorSpec("scores", SCORES.shape, "int8", "NC")
     return {
-        "tflite": Made("tflite", {"model.tflite": lite["float"]}, NHWC, SCORES, 1e-4),
-        "tflite-int8": Made("tflite", {"model.tflite": lite["int8"]}, integer_in, integer_out, 0.1),
-        "openvino": Made("openvino", openvino_model(folder), NCHW, SCORES, 1e-4),
-        "onnx": Made("onnx", {"model.onnx": onnx_model()}, NCHW, SCORES, 1e-4),
+        "tflite": ModelFiles("tflite", {"model.tflite": lite["float"]}, NHWC, SCORES, 1e-4),
+        "tflite-int8": ModelFiles("tflite", {"model.tflite": lite["int8"]}, integer_in, integer_out, 0.1),
+        "openvino": ModelFiles("openvino", openvino_model(folder), NCHW, SCORES, 1e-4),
+        "onnx": ModelFiles("onnx", {"model.onnx": onnx_model()}, NCHW, SCORES, 1e-4),
     }
 
 
@@ -140,7 +140,7 @@ def npy(value: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-def manifest_for(model: Made, **changes: object) -> Manifest:
+def manifest_for(model: ModelFiles, **changes: object) -> Manifest:
     """A manifest that fits a converted network; `changes` replace fields, `input` and `output` its only tensors."""
     fields: dict[str, object] = {
         "name": "tiny",
@@ -170,7 +170,7 @@ def manifest_for(model: Made, **changes: object) -> Manifest:
     return Manifest(**values)  # type: ignore[arg-type]
 
 
-def members_for(model: Made, images: np.ndarray, scores: np.ndarray) -> dict[str, bytes]:
+def members_for(model: ModelFiles, images: np.ndarray, scores: np.ndarray) -> dict[str, bytes]:
     golden = {"golden/inputs.npy": npy(images), "golden/outputs.npy": npy(scores.astype(np.float32))}
     return {**model.files, **golden, "README.md": b"A tiny network.\n"}
 
@@ -183,7 +183,7 @@ def write_bundle(tmp_path: Path) -> WriteBundle:
     """`write_bundle(model, images=, scores=, **manifest fields)` gives the path of a bundle."""
 
     def write(
-        model: Made, images: np.ndarray | None = None, scores: np.ndarray | None = None, **changes: object
+        model: ModelFiles, images: np.ndarray | None = None, scores: np.ndarray | None = None, **changes: object
     ) -> Path:
         images = samples() if images is None else images
         scores = reference(images) if scores is None else scores
@@ -195,11 +195,11 @@ def write_bundle(tmp_path: Path) -> WriteBundle:
 
 
 @pytest.fixture(scope="session")
-def bundles(made: Mapping[str, Made], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def bundles(models: Mapping[str, ModelFiles], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One bundle for every converted network, its golden scores from the float64 reference."""
     folder, images = tmp_path_factory.mktemp("bundles"), samples()
     paths = {}
-    for key, model in made.items():
+    for key, model in models.items():
         paths[key] = folder / f"tiny-{key}-1.2.0.edge.zip"
         bundle.write(paths[key], manifest_for(model), members_for(model, images, reference(images)))
     return paths

@@ -16,7 +16,7 @@ from edgekit.runner.cli import main
 from edgekit.runner.errors import InputError
 from edgekit.runner.preprocess import steps, transform
 
-from .conftest import LABELS, SCORES, Made, manifest_for, members_for
+from .conftest import LABELS, SCORES, ModelFiles, manifest_for, members_for
 
 PICTURE = RawSpec("image", (6, 10, 3), "uint8")
 VECTOR = RawSpec("vector", (5,), "float32", range=(0.0, 1.0))
@@ -55,7 +55,7 @@ def write(
     graph = helper.make_graph(nodes, "flat", [source], [result], [numpy_helper.from_array(weights(size), "dense")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     spec = TensorSpec("input", (1, *shape), "float32", layout)
-    made = Made("onnx", {"model.onnx": model.SerializeToString()}, spec, SCORES, 1e-2)
+    made = ModelFiles("onnx", {"model.onnx": model.SerializeToString()}, spec, SCORES, 1e-2)
     images = examples(raw, 4)
     x = transform.to_layout(transform.apply(preprocess_steps, images), layout)
     scores = x.reshape(len(x), -1).astype(np.float64) @ weights(size)
@@ -85,7 +85,7 @@ def predict(bundle: Path, *names: object, code: int = 0) -> None:
 
 
 def refusal(path: Path, raw: RawSpec) -> str:
-    """What is said of a file that cannot be read as a sample; it names the file."""
+    """Return the error of a file that cannot be read as a sample; it names the file."""
     with pytest.raises(InputError) as caught:
         inputs.read_first_sample(str(path), raw)
     assert str(path) in str(caught.value)

@@ -48,8 +48,8 @@ TASKS = ("classification", "multi_label")
 
 def numbers(seed: int, *shape: int) -> np.ndarray:
     """Doubles from 0 to 1 by Python's generator, which never changes; numpy's may."""
-    made = random.Random(seed)
-    return np.array([made.random() for _ in range(int(np.prod(shape)))]).reshape(shape)
+    generator = random.Random(seed)
+    return np.array([generator.random() for _ in range(int(np.prod(shape)))]).reshape(shape)
 
 
 def outputs(seed: int) -> np.ndarray:
@@ -95,9 +95,9 @@ def heads() -> list[Any]:
 
 def detections() -> list[Any]:
     """Whole answers: probabilities too, and boxes in the pixels of a picture."""
-    made = postprocess.make_postprocessor(manifest("detection", boxes=BoxOptions(0.3, 0.5, 100)._asdict()))
+    to_answer = postprocess.make_postprocessor(manifest("detection", boxes=BoxOptions(0.3, 0.5, 100)._asdict()))
     resize = input_path.picture_steps((*SIZE, 3), "letterbox")[1]
-    answers = [made(outputs(seed), 1, {}) for seed in range(4)]
+    answers = [to_answer(outputs(seed), 1, {}) for seed in range(4)]
     placed = [input_path.picture_transform(size, resize) for size in SIZES]
     moved = [place.to_picture(each.box) for place in placed for each in answers[0].boxes]
     return [[each.to_dict() for each in answers], placed, moved]
@@ -105,8 +105,8 @@ def detections() -> list[Any]:
 
 def masks() -> list[Any]:
     """A segmentation with its runs."""
-    made = postprocess.make_postprocessor(manifest("segmentation", output_shape=(3, 28, 40)))
-    answer = made(numbers(7, 3, 28, 40).astype(np.float32), 1, {})
+    to_answer = postprocess.make_postprocessor(manifest("segmentation", output_shape=(3, 28, 40)))
+    answer = to_answer(numbers(7, 3, 28, 40).astype(np.float32), 1, {})
     return [answer.mask, answer.to_dict()]
 
 
@@ -158,8 +158,8 @@ def smoothed() -> list[Any]:
     """Every way to smooth, over answers whose numbers are probabilities."""
     found = []
     for task in TASKS:
-        made = postprocess.make_postprocessor(manifest(task))
-        answers = [made(row, 2, {}) for row in numbers(21, 40, 3).astype(np.float32)]
+        to_answer = postprocess.make_postprocessor(manifest(task))
+        answers = [to_answer(row, 2, {}) for row in numbers(21, 40, 3).astype(np.float32)]
         for way in SMOOTHINGS:
             smooth = smoothing.make_smoother(manifest(task, smoothing=way))
             assert smooth is not None
@@ -191,16 +191,16 @@ def measured() -> dict[str, Any]:
     return {**found, **{name: [row.tolist() for row in map(close, scores)] for name, close in CLOSE.items()}}
 
 
-def differences(found: dict[str, Any], wanted: dict[str, Any], has_pillow: bool) -> list[str]:
+def differences(found: dict[str, Any], expected: dict[str, Any], has_pillow: bool) -> list[str]:
     """Parts that differ from what is stored, or are missing."""
-    names = [name for name in wanted if has_pillow or name != "letterbox"]
-    return [name for name in names if name not in found or not _alike(name, found[name], wanted[name])]
+    names = [name for name in expected if has_pillow or name != "letterbox"]
+    return [name for name in names if name not in found or not _alike(name, found[name], expected[name])]
 
 
-def _alike(name: str, found: Any, wanted: Any) -> bool:
+def _alike(name: str, found: Any, expected: Any) -> bool:
     if name not in CLOSE:
-        return bool(found == wanted)
-    return bool(np.abs(np.array(found) - np.array(wanted)).max() <= NEAR)
+        return bool(found == expected)
+    return bool(np.abs(np.array(found) - np.array(expected)).max() <= NEAR)
 
 
 if __name__ == "__main__":

@@ -246,9 +246,9 @@ def write(
     """Its bundle, whose golden samples are seeded samples; with a state they are one stream."""
     content, path = files(target, folder, sources, state, batch), folder / f"several-{target}-1.0.0.edge.zip"
     taken = samples(sources, seed=11)
-    wanted = echoed(sources, taken) if state else np.stack([answer(sources, each) for each in taken])
+    expected = echoed(sources, taken) if state else np.stack([answer(sources, each) for each in taken])
     vectors = np.stack([joined(sources, each) for each in taken])
-    golden = {"i.npy": npy(vectors), "o.npy": npy(wanted.astype(np.float32))}
+    golden = {"i.npy": npy(vectors), "o.npy": npy(expected.astype(np.float32))}
     if state:
         changes["states"] = (ECHO,)
     bundle.write(path, manifest(target, content, sources, **changes), {**content, **golden})

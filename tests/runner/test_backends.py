@@ -17,7 +17,7 @@ from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.bundle.manifest_rules import TARGETS
 from edgekit.runner.errors import BackendError, InputError
 
-from .conftest import LABELS, NHWC, SCORES, Made, onnx_model, reference, samples
+from .conftest import LABELS, NHWC, SCORES, ModelFiles, onnx_model, reference, samples
 
 INSTALLED = [
     pytest.param(name, marks=pytest.mark.needs(package=each.package, required_in_ci=name != "tflite_runtime"))
@@ -25,13 +25,13 @@ INSTALLED = [
 ]
 
 
-def prepared(model: Made, raw: np.ndarray) -> np.ndarray:
+def prepared(model: ModelFiles, raw: np.ndarray) -> np.ndarray:
     x = (raw / 255.0).astype(np.float32)[None]
     return np.ascontiguousarray(np.moveaxis(x, -1, 1)) if model.input.layout == "NCHW" else x
 
 
-def opened(name: str, made: dict[str, Made], threads: int = 1) -> tuple[Any, Made]:
-    model = made[INTERPRETERS[name].targets[0]]
+def opened(name: str, models: dict[str, ModelFiles], threads: int = 1) -> tuple[Any, ModelFiles]:
+    model = models[INTERPRETERS[name].targets[0]]
     return backends.open_backend(
         model.target, model.files, (model.input,), (model.output,), threads, interpreter=name
     ), model
@@ -54,8 +54,8 @@ def test_it_says_what_it_is_without_importing_the_interpreter(name: str) -> None
 
 
 @pytest.mark.parametrize("name", INSTALLED)
-def test_it_scores_as_the_reference_does(name: str, made: dict[str, Made]) -> None:
-    backend, model = opened(name, made)
+def test_it_scores_as_the_reference_does(name: str, models: dict[str, ModelFiles]) -> None:
+    backend, model = opened(name, models)
     images = samples()
     scores = np.concatenate([backend.run(prepared(model, image)) for image in images])
     assert scores.dtype == np.float32
@@ -65,8 +65,8 @@ def test_it_scores_as_the_reference_does(name: str, made: dict[str, Made]) -> No
 
 
 @pytest.mark.parametrize("name", INSTALLED)
-def test_results_belong_to_the_caller(name: str, made: dict[str, Made]) -> None:
-    backend, model = opened(name, made)
+def test_results_belong_to_the_caller(name: str, models: dict[str, ModelFiles]) -> None:
+    backend, model = opened(name, models)
     x, y = (prepared(model, image) for image in samples(2))
     first = backend.run(x)
     kept, untouched = first.copy(), x.copy()
@@ -78,8 +78,8 @@ def test_results_belong_to_the_caller(name: str, made: dict[str, Made]) -> None:
 
 
 @pytest.mark.parametrize("name", INSTALLED)
-def test_read_only_and_two_models_at_once(name: str, made: dict[str, Made]) -> None:
-    (one, model), (other, _) = opened(name, made), opened(name, made, threads=2)
+def test_read_only_and_two_models_at_once(name: str, models: dict[str, ModelFiles]) -> None:
+    (one, model), (other, _) = opened(name, models), opened(name, models, threads=2)
     x, y = (prepared(model, image) for image in samples(2))
     x.flags.writeable = False
     expected = one.run(x)
@@ -90,8 +90,8 @@ def test_read_only_and_two_models_at_once(name: str, made: dict[str, Made]) -> N
 
 @pytest.mark.parametrize("name", INSTALLED)
 @pytest.mark.parametrize("bad", [(1, 1, 1, 1), (8, 8), "float64", "batch"])
-def test_an_array_that_does_not_fit_is_refused(name: str, bad: Any, made: dict[str, Made]) -> None:
-    backend, model = opened(name, made)
+def test_an_array_that_does_not_fit_is_refused(name: str, bad: Any, models: dict[str, ModelFiles]) -> None:
+    backend, model = opened(name, models)
     x = prepared(model, samples(1)[0])
     wrong = (
         x.astype(np.float64)
@@ -106,15 +106,17 @@ def test_an_array_that_does_not_fit_is_refused(name: str, bad: Any, made: dict[s
 
 @pytest.mark.parametrize("name", INSTALLED)
 @pytest.mark.parametrize("change", [lambda x: x[:, :1, :1, :1], lambda x: x.astype(np.float64)], ids=["shape", "type"])
-def test_the_model_itself_takes_nothing_stretched_or_cast(name: str, change: Any, made: dict[str, Made]) -> None:
-    backend, model = opened(name, made)
+def test_the_model_itself_takes_nothing_stretched_or_cast(
+    name: str, change: Any, models: dict[str, ModelFiles]
+) -> None:
+    backend, model = opened(name, models)
     with pytest.raises((InputError, ValueError, RuntimeError)):
         backend.invoke(change(prepared(model, samples(1)[0])))
 
 
 @pytest.mark.parametrize("name", INSTALLED)
-def test_what_is_no_model_is_refused(name: str, made: dict[str, Made]) -> None:
-    model = made[INTERPRETERS[name].targets[0]]
+def test_what_is_no_model_is_refused(name: str, models: dict[str, ModelFiles]) -> None:
+    model = models[INTERPRETERS[name].targets[0]]
     garbage = dict.fromkeys(model.files, b"this is no model")
     with pytest.raises(BackendError, match=name):
         backends.open_backend(model.target, garbage, (model.input,), (model.output,), interpreter=name)
@@ -123,8 +125,8 @@ def test_what_is_no_model_is_refused(name: str, made: dict[str, Made]) -> None:
 
 
 @pytest.mark.parametrize("name", INSTALLED)
-def test_a_model_that_is_not_what_the_bundle_says_is_refused(name: str, made: dict[str, Made]) -> None:
-    model = made[INTERPRETERS[name].targets[0]]
+def test_a_model_that_is_not_what_the_bundle_says_is_refused(name: str, models: dict[str, ModelFiles]) -> None:
+    model = models[INTERPRETERS[name].targets[0]]
     ten = TensorSpec("scores", (1, 10), "float32", "NC")
     with pytest.raises(BackendError, match=r"output.*\[1, 3\].*\[1, 10\]"):
         backends.open_backend(model.target, model.files, (model.input,), (ten,), interpreter=name)
@@ -134,23 +136,23 @@ def test_a_model_that_is_not_what_the_bundle_says_is_refused(name: str, made: di
 
 
 @pytest.mark.parametrize("key", ["tflite", "tflite-int8", "openvino", "onnx"])
-def test_open_backend_takes_the_preferred_interpreter(key: str, made: dict[str, Made]) -> None:
-    model = made[key]
+def test_open_backend_takes_the_preferred_interpreter(key: str, models: dict[str, ModelFiles]) -> None:
+    model = models[key]
     backend = backends.open_backend(model.target, model.files, (model.input,), (model.output,))
     assert backend.name == {"tflite": "litert", "openvino": "openvino", "onnx": "onnxruntime"}[model.target]
     assert backend.run(prepared(model, samples(1)[0])).shape == (1, len(LABELS))
 
 
 @pytest.mark.parametrize("name", [name for name, each in INTERPRETERS.items() if not each.is_installed])
-def test_an_absent_interpreter_names_its_pip_line(name: str, made: dict[str, Made]) -> None:
-    model = made[INTERPRETERS[name].targets[0]]
+def test_an_absent_interpreter_names_its_pip_line(name: str, models: dict[str, ModelFiles]) -> None:
+    model = models[INTERPRETERS[name].targets[0]]
     with pytest.raises(
         BackendError, match=f"{name} is not installed; run: .*pip install {INTERPRETERS[name].distribution} "
     ):
         backends.open_backend(model.target, model.files, (model.input,), (model.output,), interpreter=name)
 
 
-def test_no_interpreter_at_all_names_the_preferred_one(made: dict[str, Made], tmp_path: Path) -> None:
+def test_no_interpreter_at_all_names_the_preferred_one(models: dict[str, ModelFiles], tmp_path: Path) -> None:
     code = (
         "import sys\nsys.path[:] = [entry for entry in sys.path if 'site-packages' not in entry] + [sys.argv[1]]\n"
         "from edgekit.runner.backends import open_backend\n"
@@ -163,10 +165,10 @@ def test_no_interpreter_at_all_names_the_preferred_one(made: dict[str, Made], tm
         (numpy_only / entry.name).symlink_to(entry)
     root = str(Path(backends.__file__).parents[3])
     done = subprocess.run([sys.executable, "-c", code, str(numpy_only)], capture_output=True, text=True, cwd=root)
-    told = (
+    message = (
         f"MissingInterpreterError no interpreter for tflite models is installed; run: {sys.executable} -m pip install"
     )
-    assert done.stdout.startswith(f"{told} ai-edge-litert "), done.stderr
+    assert done.stdout.startswith(f"{message} ai-edge-litert "), done.stderr
 
 
 @pytest.mark.parametrize(
@@ -201,8 +203,8 @@ def bare_int8(model: bytes, x: np.ndarray) -> np.ndarray:
     return (interpreter.get_tensor(result["index"]).astype(np.float64) - zero_point) * scale
 
 
-def test_integer_tensors_are_converted_by_their_own_scale(made: dict[str, Made]) -> None:
-    model = made["tflite-int8"]
+def test_integer_tensors_are_converted_by_their_own_scale(models: dict[str, ModelFiles]) -> None:
+    model = models["tflite-int8"]
     backend = backends.open_backend("tflite", model.files, (model.input,), (model.output,))
     images = samples()
     scores = np.concatenate([backend.run(prepared(model, image)) for image in images])
@@ -211,8 +213,8 @@ def test_integer_tensors_are_converted_by_their_own_scale(made: dict[str, Made])
     np.testing.assert_allclose(scores, reference(images), atol=model.atol)
 
 
-def test_integer_inputs_saturate_instead_of_wrapping(made: dict[str, Made]) -> None:
-    model = made["tflite-int8"]
+def test_integer_inputs_saturate_instead_of_wrapping(models: dict[str, ModelFiles]) -> None:
+    model = models["tflite-int8"]
     backend = backends.open_backend("tflite", model.files, (model.input,), (model.output,))
     brightest, blinding = (np.full(NHWC.shape, value, np.float32) for value in (1.0, 1e6))
     assert (backend.run(blinding) == backend.run(brightest)).all()
@@ -242,7 +244,7 @@ def test_a_model_with_two_outputs_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "exactly"),
+    ("line", "exactly"),
     [
         ("flags\t\t: fpu sse2 avx2 avx512_vnni", True),
         ("flags\t\t: fpu avx_vnni avx2", True),
@@ -251,19 +253,19 @@ def test_a_model_with_two_outputs_is_refused() -> None:
     ],
 )
 def test_what_the_processor_says_of_its_sums(
-    said: str, exactly: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    line: str, exactly: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With VNNI ONNX Runtime needs no other kernels, which take twice as long there."""
     from edgekit.runner.backends import onnxruntime
 
-    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{said}\n")
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{line}\n")
     monkeypatch.setattr(onnxruntime, "CPUINFO", str(tmp_path / "cpuinfo"))
     assert onnxruntime.has_vnni.__wrapped__() is exactly
 
 
 @pytest.mark.parametrize("layers", [1, 2])
 def test_products_of_large_integers_are_summed_exactly(layers: int) -> None:
-    """255 · 127 twice is beyond 16 bits: where a processor sums pairs in them, ONNX Runtime must be told not to.
+    """255 · 127 twice is beyond 16 bits: where a processor sums pairs in them, ONNX Runtime must be configured not to.
 
     Two layers share a zero point, and for such a graph it has no other kernels.
     """

@@ -14,7 +14,7 @@ from edgekit.runner.loader import load
 from edgekit.runner.model import Model
 
 from .batches import of_neighbours, onnx_with, reshaped, reversed_order
-from .conftest import NCHW, SCORES, Made, WriteBundle, onnx_model, reference, samples
+from .conftest import NCHW, SCORES, ModelFiles, WriteBundle, onnx_model, reference, samples
 
 WAYS = [
     ("tflite", "litert"), ("tflite-int8", "litert"), ("openvino", "openvino"), ("onnx", "onnxruntime"),
@@ -23,9 +23,11 @@ WAYS = [
 IMAGES = samples(24)
 
 
-def opened(made: dict[str, Made], key: str, interpreter: str, write_bundle: WriteBundle, **changes: object) -> Model:
+def opened(
+    models: dict[str, ModelFiles], key: str, interpreter: str, write_bundle: WriteBundle, **changes: object
+) -> Model:
     """The network with a free batch where the format has to say so."""
-    model = onnx_with() if key == "onnx" else made[key]
+    model = onnx_with() if key == "onnx" else models[key]
     return load(write_bundle(model, **changes), interpreter=interpreter, trial=False)
 
 
@@ -41,9 +43,9 @@ def both(model: Model, size: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize(("key", "interpreter"), WAYS)
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 24])
 def test_each_sample_gets_what_it_gets_alone(
-    key: str, interpreter: str, size: int, made: dict[str, Made], write_bundle: WriteBundle
+    key: str, interpreter: str, size: int, models: dict[str, ModelFiles], write_bundle: WriteBundle
 ) -> None:
-    found, alone = both(opened(made, key, interpreter, write_bundle), size)
+    found, alone = both(opened(models, key, interpreter, write_bundle), size)
     assert found.dtype == alone.dtype == np.float32
     assert len({tuple(row) for row in alone.tolist()}) > 2  # equal answers would hide a wrong order
     if interpreter == "openvino":  # it chooses other kernels for other shapes, and those may sum in another order
@@ -83,11 +85,11 @@ def test_a_label_that_turns_is_found_inside_the_tolerance(write_bundle: WriteBun
 @pytest.mark.parametrize(("key", "interpreter"), WAYS)
 @pytest.mark.parametrize("size", [1, 4])
 def test_a_bundle_with_wrong_golden_vectors_is_refused(
-    key: str, interpreter: str, size: int, made: dict[str, Made], write_bundle: WriteBundle
+    key: str, interpreter: str, size: int, models: dict[str, ModelFiles], write_bundle: WriteBundle
 ) -> None:
     wrong = reference(samples())
     wrong[5, 1] += 3.0
-    model = opened(made, key, interpreter, write_bundle, scores=wrong)
+    model = opened(models, key, interpreter, write_bundle, scores=wrong)
     with pytest.raises(
         BackendError, match=rf"^{size} samples at once: {interpreter} does not reproduce .*max \|Δ\| [23]"
     ):
@@ -120,8 +122,8 @@ def test_the_advice_on_a_fixed_batch_is_that_of_how_the_bundle_was_made(place: s
     path = write_bundle(made, **({"variant": "ready-made-onnx"} if place == "edgekit bundle" else {}))
     with pytest.raises(BackendError) as caught:
         open_batch(load(path, interpreter="onnxruntime", trial=False), 4)
-    said = "`edgekit bundle` sets the batch of an ONNX file to 1, even if you run it again"
-    assert (said in str(caught.value), "if you build it again" in str(caught.value)) == (
+    advice = "`edgekit bundle` sets the batch of an ONNX file to 1, even if you run it again"
+    assert (advice in str(caught.value), "if you build it again" in str(caught.value)) == (
         (True, False) if place == "edgekit bundle" else (False, True)
     )
 
@@ -150,7 +152,7 @@ def test_no_other_side_may_be_free(interpreter: str, write_bundle: WriteBundle) 
 
     model = onnx.load_from_string(onnx_model())
     model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
-    made = Made("onnx", {"model.onnx": model.SerializeToString()}, NCHW, SCORES, 1e-4)
+    made = ModelFiles("onnx", {"model.onnx": model.SerializeToString()}, NCHW, SCORES, 1e-4)
     with pytest.raises(BackendError, match=r"input: the model has .*the bundle says float32\[1, 1, 8, 8\]"):
         load(write_bundle(made), interpreter=interpreter, trial=False)
 
@@ -171,9 +173,9 @@ def test_threads_and_device_are_the_model_s(bundles: dict[str, Path]) -> None:
 
 @pytest.mark.parametrize(("key", "interpreter"), WAYS)
 def test_an_array_of_another_shape_is_refused(
-    key: str, interpreter: str, made: dict[str, Made], write_bundle: WriteBundle
+    key: str, interpreter: str, models: dict[str, ModelFiles], write_bundle: WriteBundle
 ) -> None:
-    model = opened(made, key, interpreter, write_bundle)
+    model = opened(models, key, interpreter, write_bundle)
     batch, x = open_batch(model, 2), model.prepare(IMAGES[0])
     for wrong in (x, np.concatenate([x, x, x])):
         with pytest.raises(InputError, match=r"batch: got an array of \[[13], .*takes \[2, "):
@@ -197,9 +199,9 @@ def test_what_is_split_is_whole_and_the_largest_come_first() -> None:
         split_into_batches(13, (2, 4))
 
 
-def test_results_belong_to_the_caller(made: dict[str, Made], write_bundle: WriteBundle) -> None:
+def test_results_belong_to_the_caller(models: dict[str, ModelFiles], write_bundle: WriteBundle) -> None:
     for key, interpreter in WAYS:
-        model = opened(made, key, interpreter, write_bundle)
+        model = opened(models, key, interpreter, write_bundle)
         batch, xs = open_batch(model, 2), [model.prepare(raw) for raw in IMAGES[:4]]
         first = batch.execute(np.concatenate(xs[:2]))
         kept = first.copy()
@@ -207,11 +209,11 @@ def test_results_belong_to_the_caller(made: dict[str, Made], write_bundle: Write
         np.testing.assert_array_equal(first, kept)
 
 
-def test_a_spec_states_one_sample(made: dict[str, Made]) -> None:
+def test_a_spec_states_one_sample(models: dict[str, ModelFiles]) -> None:
     """The batch is the caller's, never the manifest's."""
     from edgekit.runner.backends import open_backend
 
-    model = made["tflite"]
+    model = models["tflite"]
     backend = open_backend("tflite", model.files, (model.input,), (model.output,), batch=3)
     assert backend.shape == (3, 8, 8, 1) and model.input.shape == (1, 8, 8, 1)
     wide = TensorSpec("scores", (1, 4), "float32", "NC")

@@ -56,11 +56,11 @@ def overlap(one: tuple[float, ...], other: tuple[float, ...]) -> float:
 @pytest.mark.parametrize("seed", range(5))
 def test_boxes_are_those_of_the_definition(seed: int, options: BoxOptions) -> None:
     rows = outputs(seed)
-    found, wanted = Decoder(SIZE, POINTS, options)(rows), by_hand(rows, options)
-    assert len(wanted) > 0
-    assert found.classes.tolist() == [kind for kind, _, _ in wanted]
-    assert found.logits.tolist() == pytest.approx([logit for _, logit, _ in wanted])
-    np.testing.assert_allclose(found.sides, [sides for _, _, sides in wanted], atol=1e-4)
+    found, expected = Decoder(SIZE, POINTS, options)(rows), by_hand(rows, options)
+    assert len(expected) > 0
+    assert found.classes.tolist() == [kind for kind, _, _ in expected]
+    assert found.logits.tolist() == pytest.approx([logit for _, logit, _ in expected])
+    np.testing.assert_allclose(found.sides, [sides for _, _, sides in expected], atol=1e-4)
 
 
 def test_of_equal_logits_the_first_point_and_the_first_class_come_first() -> None:
@@ -87,15 +87,17 @@ def test_nothing_is_found_where_no_logit_is_high_enough() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "points", "wanted"),
+    ("size", "points", "expected"),
     [((48, 64), 60, (8, 16)), ((160, 160), 400, (8,)), ((160, 160), 500, (8, 16)), ((30, 30), 16, (8,)),
      ((320, 320), 2125, (8, 16, 32, 64)), ((112, 160), 350, (8, 16))],
 )  # fmt: skip
-def test_strides_follow_from_the_number_of_points(size: tuple[int, int], points: int, wanted: tuple[int, ...]) -> None:
+def test_strides_follow_from_the_number_of_points(
+    size: tuple[int, int], points: int, expected: tuple[int, ...]
+) -> None:
     found = boxes.grid_strides(size, points)
     assert sum(math.prod(boxes.grid_shape(size, stride)) for stride in found) == points
     if size != (320, 320):
-        assert found == wanted
+        assert found == expected
 
 
 def test_a_number_of_points_that_no_grids_have_is_refused() -> None:
@@ -158,5 +160,5 @@ def test_of_more_boxes_than_go_on_those_with_the_highest_logits_are_suppressed()
     random = np.random.default_rng(3)
     rows = np.concatenate([random.uniform(0.1, 0.4, (points, 4)), random.normal(0, 1, (points, 2))], axis=1)
     found = Decoder(size, points, BoxOptions(0.01, 0.5, 1000))(rows.astype(np.float32))
-    wanted = np.sort(rows[:, 4:].astype(np.float32).ravel())[::-1][: boxes.MAX_CANDIDATES]
-    assert found.logits.tolist() == wanted.tolist(), "boxes this small cover nothing"
+    expected = np.sort(rows[:, 4:].astype(np.float32).ravel())[::-1][: boxes.MAX_CANDIDATES]
+    assert found.logits.tolist() == expected.tolist(), "boxes this small cover nothing"

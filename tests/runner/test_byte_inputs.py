@@ -24,8 +24,8 @@ def spec(layout: str = "NCHW", dtype: str = "uint8") -> TensorSpec:
     return TensorSpec("input", (1, 3, 16, 16) if layout == "NCHW" else (1, 16, 16, 3), dtype, layout)
 
 
-def content(said: str = REMARK) -> bytes:
-    return b'\x00<rt_info><edgekit value="' + said.encode() + b'"/></rt_info>\xff'
+def content(remark: str = REMARK) -> bytes:
+    return b'\x00<rt_info><edgekit value="' + remark.encode() + b'"/></rt_info>\xff'
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
@@ -59,7 +59,7 @@ def test_one_scale_serves_a_vector() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "inputs"),
+    ("remark", "inputs"),
     [
         ("", [spec()]),
         (REMARK, [spec(dtype="float32")]),
@@ -68,17 +68,17 @@ def test_one_scale_serves_a_vector() -> None:
     ],
     ids=["no remark", "floats", "two inputs", "no remark of ours"],
 )
-def test_other_files_are_taken_as_before(said: str, inputs: list[TensorSpec]) -> None:
-    assert byte_inputs.byte_encoder(content(said), inputs) is None
+def test_other_files_are_taken_as_before(remark: str, inputs: list[TensorSpec]) -> None:
+    assert byte_inputs.byte_encoder(content(remark), inputs) is None
 
 
 @pytest.mark.parametrize(
-    "said",
+    "remark",
     ["[[1,,2],[0]]", "[[1,2],[0,0]]", "[[1,2,3],[0]]", "[[0],[0]]", "[[-1],[0]]", "[[1e999],[0]]", "[[1],[1e39]]"],
 )
-def test_a_remark_that_does_not_fit_is_refused_in_words(said: str) -> None:
+def test_a_remark_that_does_not_fit_is_refused_in_words(remark: str) -> None:
     with np.errstate(over="ignore"), pytest.raises(BackendError, match=r"3 channels; build the bundle again"):
-        byte_inputs.byte_encoder(content(f"bytes={said}"), [spec()])
+        byte_inputs.byte_encoder(content(f"bytes={remark}"), [spec()])
 
 
 def test_a_remark_is_found_as_it_was_written() -> None:

@@ -15,7 +15,7 @@ from PIL import Image
 from edgekit.device.measure import conditions
 from edgekit.runner.cli import main
 
-from .conftest import LABELS, NCHW, SCORES, Made, WriteBundle, onnx_model, reference, samples
+from .conftest import LABELS, NCHW, SCORES, ModelFiles, WriteBundle, onnx_model, reference, samples
 
 
 @pytest.fixture
@@ -73,7 +73,9 @@ def test_selftest(key: str, bundles: dict[str, Path], capsys: pytest.CaptureFixt
 
 
 def test_a_failed_selftest_is_exit_code_5(write_bundle: WriteBundle, capsys: pytest.CaptureFixture[str]) -> None:
-    other = Made("onnx", {"model.onnx": onnx_model(bias=np.array([9.0, 0.0, 0.0], np.float32))}, NCHW, SCORES, 1e-4)
+    other = ModelFiles(
+        "onnx", {"model.onnx": onnx_model(bias=np.array([9.0, 0.0, 0.0], np.float32))}, NCHW, SCORES, 1e-4
+    )
     assert main(["selftest", str(write_bundle(other))]) == 5
     captured = capsys.readouterr()
     assert "FAILED" in captured.out
@@ -223,7 +225,7 @@ def test_a_reader_that_leaves_early_gets_no_traceback(bundles: dict[str, Path]) 
 
 @pytest.mark.parametrize("command", ["predict", "bench", "selftest"])
 @pytest.mark.parametrize(
-    ("option", "value", "said"),
+    ("option", "value", "message"),
     [
         ("--interpreter", "foo", "got foo; use one of litert, onnxruntime, openvino, tensorflow, tflite_runtime"),
         ("--threads", "4096", "got 4096; use a whole number from 1 to 1024"),
@@ -231,12 +233,12 @@ def test_a_reader_that_leaves_early_gets_no_traceback(bundles: dict[str, Path]) 
     ],
 )
 def test_a_misspelt_option_is_exit_code_2_and_says_what_there_is(
-    command: str, option: str, value: str, said: str, bundles: dict[str, Path], capsys: pytest.CaptureFixture[str]
+    command: str, option: str, value: str, message: str, bundles: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as caught:
         main([command, str(bundles["onnx"]), *(["x.npy"] if command == "predict" else []), option, value])
     assert caught.value.code == 2
-    assert f"argument {option}: {said}" in capsys.readouterr().err
+    assert f"argument {option}: {message}" in capsys.readouterr().err
 
 
 def test_the_doctor_knows_no_misspelt_interpreter_either(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from edgekit.runner.errors import BackendError, BundleError
 from edgekit.runner.operators import check_closed
 from tests.conftest import ROOT
 
-from .conftest import NCHW, SCORES, Made, onnx_model
+from .conftest import NCHW, SCORES, ModelFiles, onnx_model
 
 SECRET = "secret.bin"
 SUFFIXES = {"tflite": ".tflite", "openvino": ".xml", "onnx": ".onnx"}
@@ -168,10 +168,10 @@ def test_what_is_nested_without_end_is_followed_or_refused_in_time() -> None:
 
 
 def _length(data: bytes) -> bytes:
-    number, said = len(data), b""
+    number, encoded = len(data), b""
     while number > 127:
-        said, number = said + bytes([number & 127 | 128]), number >> 7
-    return said + bytes([number])
+        encoded, number = encoded + bytes([number & 127 | 128]), number >> 7
+    return encoded + bytes([number])
 
 
 IR = b"""<?xml version="1.0"?><net name="n" version="11"><layers/><edges/><rt_info>%s</rt_info></net>"""
@@ -265,10 +265,10 @@ def pairs() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("name", "target"), pairs())
 def test_every_interpreter_refuses_it_before_it_is_opened(
-    name: str, target: str, made: dict[str, Made], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, target: str, models: dict[str, ModelFiles], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through its own door and the common one, with the file that is named lying there."""
-    model = made[target]
+    model = models[target]
     bad = {
         "onnx": lambda: {"model.onnx": changed(in_an_initializer)},
         "openvino": lambda: {**model.files, "model.xml": changed(in_an_initializer)},
@@ -284,7 +284,7 @@ def test_every_interpreter_refuses_it_before_it_is_opened(
 
 
 @pytest.mark.needs(package="openvino")
-def test_nor_does_what_compiles_for_a_later_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiling_for_a_later_start_refuses_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from edgekit.runner.backends import openvino
 
     (tmp_path / SECRET).write_bytes(bytes(12))

@@ -157,28 +157,28 @@ def test_steps_on_the_device_equal_the_notebooks_to_the_bit(name: str, layout: s
     model = load(bundle, trial=False)
     batch = flat.examples(PICTURE, 8)
     batch[0], batch[1] = 0, 255
-    wanted = transform.to_layout(transform.apply(STEPS[name], batch), layout)
+    expected = transform.to_layout(transform.apply(STEPS[name], batch), layout)
     for number, sample in enumerate(batch):
         np.save(tmp_path / "x.npy", sample)
         Image.fromarray(sample).save(tmp_path / "x.png")
         for path in (tmp_path / "x.npy", tmp_path / "x.png"):
             x = model.prepare(inputs.read_first_sample(str(path), PICTURE))
-            assert x.dtype == np.float32 and x.shape == (1, *wanted.shape[1:])
-            assert x.tobytes() == wanted[number].tobytes()
+            assert x.dtype == np.float32 and x.shape == (1, *expected.shape[1:])
+            assert x.tobytes() == expected[number].tobytes()
 
 
 def test_the_same_holds_for_sounds_and_vectors(tmp_path: Path) -> None:
     steps = [{"step": "scale", "factor": 1.7}, {"step": "normalize", "mean": [0.1], "std": [0.3]}]
     model = load(flat.write(tmp_path / "x.edge.zip", SOUND, steps), trial=False)
     whole = np.random.default_rng(2).integers(-32768, 32768, (6, 400)).astype("<i2")
-    wanted = transform.apply(steps, whole.astype(np.float32) / np.float32(32768))
-    for row, sample in zip(wanted, whole, strict=True):
+    expected = transform.apply(steps, whole.astype(np.float32) / np.float32(32768))
+    for row, sample in zip(expected, whole, strict=True):
         (tmp_path / "a.wav").write_bytes(riff(form(1, 16), sample.tobytes()))
         assert model.prepare(inputs.read_first_sample(str(tmp_path / "a.wav"), SOUND)).tobytes() == row.tobytes()
 
 
 @pytest.mark.parametrize("key", ["tflite", "tflite-int8", "openvino", "onnx"])
-def test_and_for_every_target_quantized_or_not(key: str, bundles: dict[str, Path]) -> None:
+def test_the_same_holds_for_every_target_quantized_or_not(key: str, bundles: dict[str, Path]) -> None:
     """A table of 256 answers may stand in for the steps; its answers are the steps'."""
     model = load(bundles[key], trial=False)
     batch = np.arange(256, dtype=np.uint8).repeat(4)[: 16 * 64].reshape(16, 8, 8, 1)

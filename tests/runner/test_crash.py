@@ -1,4 +1,4 @@
-"""A model that is recorded correctly and crashes its interpreter all the same: the process that asked survives it."""
+"""A valid bundle whose model crashes its interpreter: the calling process survives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgekit.runner.cli import main
 from edgekit.runner.errors import BackendError
 
 from . import broken
-from .conftest import SIDE, Made, manifest_for, members_for, samples
+from .conftest import SIDE, ModelFiles, manifest_for, members_for, samples
 
 IMAGE = (1, SIDE, SIDE, 1)
 SOURCE, RESULT = TensorSpec("image", IMAGE, "float32", "NHWC"), TensorSpec("result", IMAGE, "float32", "ANY")
@@ -27,7 +27,7 @@ def write(path: Path, model: bytes) -> Path:
     padded = np.pad(images[..., 0] / np.float32(255), ((0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
     results = np.einsum("nhwij,ij->nhw", windows, broken.KERNEL)[..., None]
-    made = Made("tflite", {"model.tflite": model}, SOURCE, RESULT, 1e-4)
+    made = ModelFiles("tflite", {"model.tflite": model}, SOURCE, RESULT, 1e-4)
     golden = {"inputs": "golden/inputs.npy", "outputs": "golden/outputs.npy", "atol": 1e-4, "top1": False}
     manifest = manifest_for(made, task="raw", labels=[], activation="none", golden=golden)
     bundle.write(path, manifest, members_for(made, images, results))
@@ -39,7 +39,7 @@ def crashing(tmp_path: Path) -> Path:
     return write(tmp_path / "crashing.edge.zip", broken.tflite(claimed_side=4096))
 
 
-def test_the_same_model_is_sound_where_it_tells_the_truth(tmp_path: Path) -> None:
+def test_the_same_model_is_valid_if_its_manifest_is_right(tmp_path: Path) -> None:
     path = write(tmp_path / "sound.edge.zip", broken.tflite())
     assert run_selftest(path, bundle.read(path)).ok
     assert main(["selftest", str(path)]) == 0
@@ -48,10 +48,10 @@ def test_the_same_model_is_sound_where_it_tells_the_truth(tmp_path: Path) -> Non
 def test_the_crash_is_one_line_with_its_signal(crashing: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert bundle.read(crashing).manifest.target == "tflite"
     assert main(["selftest", str(crashing), "--interpreter", "litert"]) == 5
-    said = capfd.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    assert "crashed (SIGSEGV); the model is broken" in said.err
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert "crashed (SIGSEGV); the model is broken" in captured.err
 
 
 def test_loading_survives_and_remembers_nothing(
@@ -67,10 +67,10 @@ def test_loading_survives_and_remembers_nothing(
 def test_another_interpreter_that_survives_it_is_taken(crashing: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """TensorFlow's own takes the shape from the data; where it is not installed, the crash is all there is to tell."""
     code = main(["selftest", str(crashing)])
-    said = capfd.readouterr()
+    captured = capfd.readouterr()
     if INTERPRETERS["tensorflow"].is_installed:
         assert code == 0
-        assert "interpreter tensorflow" in said.out
+        assert "interpreter tensorflow" in captured.out
     else:
         assert code == 5
-        assert "SIGSEGV" in said.err
+        assert "SIGSEGV" in captured.err

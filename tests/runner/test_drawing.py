@@ -1,4 +1,4 @@
-"""Boxes and masks in pictures: where lines, colours and labels are, and that everybody tells classes apart."""
+"""Boxes and masks in pictures: where lines, colours and labels are, and that classes are distinct even in grey."""
 
 from __future__ import annotations
 
@@ -121,19 +121,19 @@ def test_any_size_can_be_coloured(size: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "said"),
+    ("label", "expected"),
     [("RBC", "RBC"), ("Zürich", "Zurich"), ("é x", "e x"), ("红细胞", "#4"), ("a\nb", "#4"), ("", "#4")],
 )
-def test_other_alphabets_give_the_number_of_the_class(label: str, said: str) -> None:
-    assert drawing.caption(label, 4, 0.5, lambda text: True) == f"{said} 50%"
+def test_other_alphabets_give_the_number_of_the_class(label: str, expected: str) -> None:
+    assert drawing.caption(label, 4, 0.5, lambda text: True) == f"{expected} 50%"
 
 
 @pytest.mark.parametrize(
-    ("letters", "said"),
+    ("letters", "expected"),
     [(40, "a very long name 87%"), (20, "a very long name 87%"), (12, "a very.. 87%"), (4, "87%"), (3, "87%"), (2, "")],
 )
-def test_a_name_that_is_too_long_keeps_its_share_whole(letters: int, said: str) -> None:
-    assert drawing.caption("a very long name", 0, 0.87, lambda text: len(text) <= letters) == said
+def test_a_name_that_is_too_long_keeps_its_share_whole(letters: int, expected: str) -> None:
+    assert drawing.caption("a very long name", 0, 0.87, lambda text: len(text) <= letters) == expected
 
 
 @pytest.mark.parametrize("width", [8, 20, 32, 60])
@@ -163,7 +163,7 @@ def test_the_first_28_classes_have_looks_of_their_own() -> None:
         assert one.colour != next_one.colour and one.pattern != next_one.pattern
 
 
-def test_the_first_four_classes_are_told_apart_in_grey() -> None:
+def test_the_first_four_classes_are_distinct_in_grey() -> None:
     for one, other in combinations([drawing.style_of_class(number) for number in range(4)], 2):
         assert contrast(one.colour, other.colour) > 1.3 or one.pattern != other.pattern
     for one, other in combinations([drawing.style_of_class(number).colour for number in range(3)], 2):

@@ -1,4 +1,4 @@
-"""Looked up, or bytes as they are: the input's bits are those of the steps and the quantization."""
+"""Input tensors, by table or as plain bytes, have the bits of the preprocessing steps and the quantization."""
 
 from __future__ import annotations
 
@@ -40,14 +40,17 @@ def test_a_samples_input_has_the_bits_of_the_steps(steps: str, dtype: str, layou
         input=SimpleNamespace(layout=layout, dtype=dtype),
         raw=SimpleNamespace(kind="image", shape=shape, dtype="uint8"),
     )
-    made, with_sample = input_encoding.encoder(manifest, backend), input_encoding.encoder_with_sample(manifest, backend)
+    encode, encode_with_sample = (
+        input_encoding.encoder(manifest, backend),
+        input_encoding.encoder_with_sample(manifest, backend),
+    )
     raw = np.random.default_rng(side).integers(0, 256, shape).astype(np.uint8)
     for sample in (raw, np.asfortranarray(raw), raw[::-1]):
-        wanted = input_encoding.input_tensor(transform.apply(STEPS[steps], sample), layout, backend)
-        found = made(sample)
-        assert np.array_equal(found, wanted)
-        again, preprocessed = with_sample(sample)
-        assert np.array_equal(again, wanted) and again.dtype == dtype
+        expected = input_encoding.input_tensor(transform.apply(STEPS[steps], sample), layout, backend)
+        found = encode(sample)
+        assert np.array_equal(found, expected)
+        again, preprocessed = encode_with_sample(sample)
+        assert np.array_equal(again, expected) and again.dtype == dtype
         assert np.array_equal(preprocessed, transform.apply(STEPS[steps], sample))
         assert (found.dtype, found.shape, found.flags.c_contiguous) == (dtype, taken, True)
         assert not np.shares_memory(found, sample) or dtype == "uint8"

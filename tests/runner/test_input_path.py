@@ -136,7 +136,7 @@ def test_strictly_a_picture_must_be_the_sample_already(tmp_path: Path) -> None:
     assert inputs.read_first_sample(str(tmp_path / "fits.png"), PICTURE, strict=True).shape == PICTURE.shape
 
 
-def test_a_sound_of_the_wanted_rate_is_read_whatever_the_rate(tmp_path: Path) -> None:
+def test_a_sound_of_any_rate_is_read_at_the_rate_of_the_bundle(tmp_path: Path) -> None:
     raw = RawSpec("audio", (50,), "float32", (-1.0, 1.0), 500)
     (tmp_path / "a.wav").write_bytes(ramp(50, rate_hz=500))
     assert inputs.read_first_sample(str(tmp_path / "a.wav"), raw).shape == (50,)
@@ -163,7 +163,7 @@ def test_tables_are_read_in_parts_and_are_the_same(tmp_path: Path) -> None:
     assert found[4095].raw[:, 0].tolist() == [8190.0, 8191.0, 8192.0, 8193.0]  # over the border of two parts
 
 
-def test_a_window_that_is_no_number_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_window_with_nan_is_reported_with_its_place(tmp_path: Path) -> None:
     values = np.zeros(1000, "<f4")
     values[700] = np.nan
     (tmp_path / "a.wav").write_bytes(riff(form(3, 32), values.tobytes()))
@@ -229,8 +229,8 @@ def test_an_hour_of_sound_is_refused_with_the_line_that_parts_it(tmp_path: Path)
         ("decode_wav", "must be a list of steps"),
     ],
 )
-def test_a_manifest_with_an_impossible_path_is_refused(steps: Any, words: str, made: Any, tmp_path: Path) -> None:
-    fields = json.loads(manifest_json.to_json(manifest_for(made["onnx"])))
+def test_a_manifest_with_an_impossible_path_is_refused(steps: Any, words: str, models: Any, tmp_path: Path) -> None:
+    fields = json.loads(manifest_json.to_json(manifest_for(models["onnx"])))
     fields["raw"] = {
         "kind": "audio", "shape": [400], "dtype": "float32", "range": None, "sample_rate_hz": 8000, "input_path": steps,
     }  # fmt: skip
@@ -238,12 +238,12 @@ def test_a_manifest_with_an_impossible_path_is_refused(steps: Any, words: str, m
         manifest_json.parse(json.dumps(fields).encode())
 
 
-def test_a_path_comes_back_as_it_was_written(made: Any) -> None:
+def test_a_path_comes_back_as_it_was_written(models: Any) -> None:
     for raw in (
         PICTURE,
         RawSpec("image", (8, 8, 1), "uint8", input_path=tuple(input_path.picture_steps((8, 8, 1), "crop"))),
     ):
-        written = manifest_for(made["onnx"], raw=RawSpec("image", (8, 8, 1), "uint8", input_path=raw.input_path))
+        written = manifest_for(models["onnx"], raw=RawSpec("image", (8, 8, 1), "uint8", input_path=raw.input_path))
         if raw is PICTURE:
             with pytest.raises(BundleError, match="channels; it must have 1"):
                 manifest_json.parse(manifest_json.to_json(written))

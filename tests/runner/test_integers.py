@@ -13,7 +13,7 @@ from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
 from edgekit.runner.errors import InputError
 from edgekit.runner.preprocess.transform import apply
 from tests.runner import integers
-from tests.runner.conftest import Made, manifest_for, members_for
+from tests.runner.conftest import ModelFiles, manifest_for, members_for
 
 SHAPES = {"image": (6, 5, 1), "vector": (7,), "window": (4, 3)}
 LAYOUTS = {"image": "NHWC", "vector": "NC", "window": "ANY"}
@@ -33,7 +33,7 @@ def packed(
     shape, (scale, zero) = SHAPES[kind], GRIDS[dtype]
     content = integers.tflite(shape, dtype, scale, zero)
     spec = TensorSpec("features", (1, *shape), dtype, LAYOUTS[kind])
-    made = Made("tflite", {"model.tflite": content}, spec, TensorSpec("scores", (1, 3), "float32", "NC"), 1e-6)
+    made = ModelFiles("tflite", {"model.tflite": content}, spec, TensorSpec("scores", (1, 3), "float32", "NC"), 1e-6)
     scores = integers.bare(content, (samples if reach is None else reach).astype(dtype))
     manifest = manifest_for(made, raw=RawSpec(kind, samples.shape[1:], raw), preprocess=steps)
     bundles.write(folder / "made.edge.zip", manifest, members_for(made, samples, scores))
@@ -66,8 +66,8 @@ def test_a_resize_rounds_and_stays_within_the_integers(tmp_path: Path) -> None:
     made = apply(steps, samples)
     assert (made != np.rint(made)).any()
     model = load(packed(tmp_path, "image", "int8", "int8", steps, samples, reach=np.rint(made)), trial=False)
-    for sample, wanted in zip(samples, np.rint(made), strict=True):
-        assert np.array_equal(model.prepare(sample)[0], wanted.astype(np.int8))
+    for sample, expected in zip(samples, np.rint(made), strict=True):
+        assert np.array_equal(model.prepare(sample)[0], expected.astype(np.int8))
     assert model.selftest().ok
 
 

@@ -138,7 +138,7 @@ def test_outputs_that_are_not_finite_are_no_answer(packed: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"labels": ["a", "b"]}, r"use one of \[1, 2, rows, columns\]"),
         ({"labels": ["a", "a", "b"]}, "need names of their own"),
@@ -150,6 +150,8 @@ def test_outputs_that_are_not_finite_are_no_answer(packed: Path) -> None:
         ({"threshold": 1.0}, "the task segmentation has none"),
     ],
 )
-def test_a_manifest_that_does_not_hold_together_is_refused(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match=said):
+def test_a_manifest_that_does_not_hold_together_is_refused(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(BundleError, match=message):
         bundle.write(tmp_path / "x.edge.zip", manifest(**changes), {"model.onnx": b"", "i.npy": b"", "o.npy": b""})

@@ -12,20 +12,20 @@ from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
 from edgekit.runner.errors import BackendError, BundleError, InputError, SelftestError
 from edgekit.runner.postprocess.classification import softmax
 
-from .conftest import LABELS, NCHW, SCORES, Made, WriteBundle, npy, onnx_model, reference, samples
+from .conftest import LABELS, NCHW, SCORES, ModelFiles, WriteBundle, npy, onnx_model, reference, samples
 
 KEYS = ["tflite", "tflite-int8", "openvino", "onnx"]
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_predict_gives_labels_probabilities_and_times(
-    key: str, bundles: dict[str, Path], made: dict[str, Made]
+    key: str, bundles: dict[str, Path], models: dict[str, ModelFiles]
 ) -> None:
     model = load(bundles[key])
     image = samples()[0]
     scores = reference(image[None])[0]
     found = model.predict(image, top_k=2)
-    np.testing.assert_allclose(found.scores, scores, atol=made[key].atol)
+    np.testing.assert_allclose(found.scores, scores, atol=models[key].atol)
     exact = np.exp(scores) / np.exp(scores).sum()
     assert found.index == int(scores.argmax())
     assert found.label == LABELS[found.index] == found.top[0][0]
@@ -38,16 +38,22 @@ def test_predict_gives_labels_probabilities_and_times(
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_selftest_passes_on_what_was_recorded(key: str, bundles: dict[str, Path], made: dict[str, Made]) -> None:
+def test_selftest_passes_on_what_was_recorded(
+    key: str, bundles: dict[str, Path], models: dict[str, ModelFiles]
+) -> None:
     report = load(bundles[key], threads=2).selftest()
     assert report.ok
     assert report.vectors == 16
-    assert 0 < report.max_abs_delta <= made[key].atol
+    assert 0 < report.max_abs_delta <= models[key].atol
     assert report.to_dict()["interpreter"] == report.interpreter
 
 
-def test_selftest_fails_on_another_model_with_the_same_shape(made: dict[str, Made], write_bundle: WriteBundle) -> None:
-    other = Made("onnx", {"model.onnx": onnx_model(bias=np.array([9.0, 0.0, 0.0], np.float32))}, NCHW, SCORES, 1e-4)
+def test_selftest_fails_on_another_model_with_the_same_shape(
+    models: dict[str, ModelFiles], write_bundle: WriteBundle
+) -> None:
+    other = ModelFiles(
+        "onnx", {"model.onnx": onnx_model(bias=np.array([9.0, 0.0, 0.0], np.float32))}, NCHW, SCORES, 1e-4
+    )
     path = write_bundle(other)
     with pytest.raises(SelftestError, match="golden samples"):
         load(path)
@@ -58,15 +64,15 @@ def test_selftest_fails_on_another_model_with_the_same_shape(made: dict[str, Mad
 
 
 def test_a_changed_label_order_fails_even_within_the_tolerance(
-    made: dict[str, Made], write_bundle: WriteBundle
+    models: dict[str, ModelFiles], write_bundle: WriteBundle
 ) -> None:
     images = samples()
     scores = reference(images)
     flipped = scores.copy()
     flipped[0] = np.roll(flipped[0], 1)
     golden = {"inputs": "golden/inputs.npy", "outputs": "golden/outputs.npy", "atol": 1e3, "top1": True}
-    assert not load(write_bundle(made["onnx"], scores=flipped, golden=golden), trial=False).selftest().ok
-    assert load(write_bundle(made["onnx"], scores=flipped, golden={**golden, "top1": False})).selftest().ok
+    assert not load(write_bundle(models["onnx"], scores=flipped, golden=golden), trial=False).selftest().ok
+    assert load(write_bundle(models["onnx"], scores=flipped, golden={**golden, "top1": False})).selftest().ok
 
 
 @pytest.mark.parametrize(
@@ -102,7 +108,7 @@ def vectors(write_bundle: WriteBundle) -> Path:
     graph = helper.make_graph([helper.make_node("Log", ["x"], ["y"])], "log", values[:1], values[1:])
     network = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     spec = TensorSpec("x", (1, 3), "float32", "NC")
-    made = Made("onnx", {"model.onnx": network.SerializeToString()}, spec, SCORES, 1e-5)
+    made = ModelFiles("onnx", {"model.onnx": network.SerializeToString()}, spec, SCORES, 1e-5)
     inputs = np.array([[1, 2, 5], [3, 2, 1]], np.float32)
     return write_bundle(
         made, images=inputs, scores=np.log(inputs), raw=RawSpec("vector", (3,), "float32"), preprocess=[]
@@ -132,13 +138,15 @@ def test_scores_that_are_no_numbers_are_never_an_answer(vectors: Path, feature: 
 @pytest.mark.parametrize(
     "outputs", [b"no array", npy(np.zeros((16, 4), np.float32)), npy(np.full((16, 3), np.nan, np.float32))]
 )
-def test_golden_vectors_that_make_no_sense_are_refused(outputs: bytes, made: dict[str, Made], tmp_path: Path) -> None:
+def test_golden_vectors_that_make_no_sense_are_refused(
+    outputs: bytes, models: dict[str, ModelFiles], tmp_path: Path
+) -> None:
     from edgekit.runner import bundle
 
     from .conftest import manifest_for, members_for
 
-    members = {**members_for(made["onnx"], samples(), reference(samples())), "golden/outputs.npy": outputs}
-    bundle.write(tmp_path / "x.edge.zip", manifest_for(made["onnx"]), members)
+    members = {**members_for(models["onnx"], samples(), reference(samples())), "golden/outputs.npy": outputs}
+    bundle.write(tmp_path / "x.edge.zip", manifest_for(models["onnx"]), members)
     with pytest.raises(BundleError, match="golden"):
         load(tmp_path / "x.edge.zip").selftest()
 
@@ -152,7 +160,7 @@ def test_softmax_is_stable_and_sums_to_one() -> None:
 
 def test_equal_scores_go_to_the_first_label(write_bundle: WriteBundle) -> None:
     nothing = {"dense": np.zeros((3, 4), np.float32), "bias": np.zeros(3, np.float32)}
-    flat = Made("onnx", {"model.onnx": onnx_model(**nothing)}, NCHW, SCORES, 1e-4)
+    flat = ModelFiles("onnx", {"model.onnx": onnx_model(**nothing)}, NCHW, SCORES, 1e-4)
     assert [label for label, _ in load(write_bundle(flat), trial=False).predict(samples(1)[0]).top] == LABELS
 
 

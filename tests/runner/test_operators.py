@@ -1,4 +1,4 @@
-"""The readers without a library, against the libraries; and the tables, against the interpreters."""
+"""Reading a model file's operators without a library: checked against the libraries and the interpreters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgekit.runner.errors import BundleError
 from edgekit.runner.operators import ModelRequirements, Operator, onnx, openvino, tflite
 
 from . import handmade, probe_operators
-from .conftest import Made, onnx_model
+from .conftest import ModelFiles, onnx_model
 
 READERS = {"tflite": tflite, "onnx": onnx, "openvino": openvino}
 MUTATIONS = 3000
@@ -36,9 +36,9 @@ def by_the_schema(data: bytes) -> set[Operator]:
     return found
 
 
-def test_tflite_operators_are_those_of_the_schema(made: dict[str, Made]) -> None:
+def test_tflite_operators_are_those_of_the_schema(models: dict[str, ModelFiles]) -> None:
     for key in ("tflite", "tflite-int8"):
-        data = made[key].files["model.tflite"]
+        data = models[key].files["model.tflite"]
         assert set(tflite.read(data).operators) == by_the_schema(data) != set()
 
 
@@ -103,10 +103,10 @@ def test_onnx_operators_inside_branches_and_functions_count() -> None:
     assert [each.name for each in onnx.read(data).operators] == ["Erf", "Gelu", "If"]
 
 
-def test_openvino_layers_are_those_of_the_library(made: dict[str, Made]) -> None:
+def test_openvino_layers_are_those_of_the_library(models: dict[str, ModelFiles]) -> None:
     import openvino as library
 
-    files = made["openvino"].files
+    files = models["openvino"].files
     model = library.Core().read_model(files["model.xml"], library.Tensor(_bytes(files["model.bin"])))
     theirs = {Operator("opset", each.get_type_name(), int(each.type_info.version_id[5:])) for each in model.get_ops()}
     names = {"Constant": "Const", "Relu": "ReLU"}  # the files have words of their own
@@ -157,10 +157,10 @@ def test_document_types_and_entities_are_refused(declaration: str) -> None:
 def test_malformed_models_are_refused_in_one_line(reader: object, data: bytes, says: str) -> None:
     with pytest.raises(BundleError, match=says) as caught:
         reader.read(data)  # type: ignore[attr-defined]
-    said = str(caught.value)
-    assert "\n" not in said
-    if "malformed" in said:  # a bundle of the same file would hold the same bytes
-        assert said.endswith("convert the model again")
+    message = str(caught.value)
+    assert "\n" not in message
+    if "malformed" in message:  # a bundle of the same file would hold the same bytes
+        assert message.endswith("convert the model again")
 
 
 def test_graphs_nested_without_end_are_refused() -> None:
@@ -172,9 +172,9 @@ def test_graphs_nested_without_end_are_refused() -> None:
 
 
 @pytest.mark.parametrize("key", ["tflite", "tflite-int8", "onnx", "openvino"])
-def test_mutated_models_raise_nothing_but_bundle_errors(made: dict[str, Made], key: str) -> None:
-    target = made[key].target
-    data = next(value for name, value in made[key].files.items() if name.endswith(operators.SUFFIXES[target]))
+def test_mutated_models_raise_nothing_but_bundle_errors(models: dict[str, ModelFiles], key: str) -> None:
+    target = models[key].target
+    data = next(value for name, value in models[key].files.items() if name.endswith(operators.SUFFIXES[target]))
     rng, outcomes = random.Random(4), {"read": 0, "refused": 0}
     for _ in range(MUTATIONS):
         mutated = bytearray(data)

@@ -10,20 +10,22 @@ import pytest
 from edgekit.runner.backends import tflite
 from edgekit.runner.errors import BackendError
 
-SAID = "tensorflow/lite/kernels/fully_connected.cc:409 (filter->type == kTfLiteInt8) was not true.Node number 0 (FU"
+KERNEL_ERROR = (
+    "tensorflow/lite/kernels/fully_connected.cc:409 (filter->type == kTfLiteInt8) was not true.Node number 0 (FU"
+)
 """By tflite-runtime 2.14, which has no wheel for the Python of this suite, of a file with 4-bit weights."""
 
 
 class Refusing:
     """An interpreter that refuses each file with one message."""
 
-    said = SAID
+    message = KERNEL_ERROR
 
     def __init__(self, **_: Any) -> None:
         pass
 
     def allocate_tensors(self) -> None:
-        raise RuntimeError(self.said)
+        raise RuntimeError(self.message)
 
 
 def empty_model() -> bytes:
@@ -45,9 +47,9 @@ def test_4_bit_weights_on_an_older_interpreter() -> None:
         open_with(Refusing)
 
 
-def test_any_other_refusal_is_told_as_it_is() -> None:
+def test_any_other_refusal_is_reported_unchanged() -> None:
     class Other(Refusing):
-        said = "something else"
+        message = "something else"
 
     with pytest.raises(BackendError, match="cannot open the model: something else"):
         open_with(Other)

@@ -10,7 +10,7 @@ import pytest
 
 from edgekit.device import pyz
 from tests import imitation
-from tests.runner.conftest import LABELS, Made, WriteBundle, reference, samples
+from tests.runner.conftest import LABELS, ModelFiles, WriteBundle, reference, samples
 
 pytestmark = pytest.mark.matrix
 TARGETS = ("tflite", "onnx", "openvino")
@@ -50,23 +50,23 @@ def test_a_bundle_is_described_and_timed(bundles: dict[str, Path], tmp_path: Pat
 
 
 def test_doctor_knows_the_system_and_what_is_ready(bundles: dict[str, Path], tmp_path: Path, system: str) -> None:
-    said = edgerun(system, tmp_path, "doctor", bundles["onnx"])
-    assert "No problem found" in said
-    assert {"windows": "AMD64", "macos": "arm64"}[system] in said  # so the imitation is at work
+    output = edgerun(system, tmp_path, "doctor", bundles["onnx"])
+    assert "No problem found" in output
+    assert {"windows": "AMD64", "macos": "arm64"}[system] in output  # so the imitation is at work
 
 
 def test_the_archive_runs_too(bundles: dict[str, Path], tmp_path: Path, system: str) -> None:
     pyz.build(tmp_path / "edgerun.pyz")
-    said = imitation.run(system, tmp_path, "edgerun.pyz", "info", bundles["onnx"])
-    assert "tiny 1.2.0" in said
+    output = imitation.run(system, tmp_path, "edgerun.pyz", "info", bundles["onnx"])
+    assert "tiny 1.2.0" in output
 
 
 def test_a_bundle_for_another_architecture_says_so(
-    made: dict[str, Made], write_bundle: WriteBundle, tmp_path: Path
+    models: dict[str, ModelFiles], write_bundle: WriteBundle, tmp_path: Path
 ) -> None:
-    path = write_bundle(made["onnx"], architectures=["armv7l"])
-    said = edgerun("windows", tmp_path, "selftest", path, code=4)
-    assert "the bundle is for armv7l" in said
+    path = write_bundle(models["onnx"], architectures=["armv7l"])
+    output = edgerun("windows", tmp_path, "selftest", path, code=4)
+    assert "the bundle is for armv7l" in output
 
 
 @pytest.mark.parametrize("command", RELEASES)
@@ -87,6 +87,6 @@ def test_serve_says_that_it_needs_linux(bundles: dict[str, Path], tmp_path: Path
 
 def test_a_policy_is_refused_where_its_folder_cannot_be_protected(bundles: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / ".edge" / "trust").mkdir(parents=True)
-    said = edgerun("windows", tmp_path, "info", bundles["onnx"])
-    assert "tiny" in said
+    output = edgerun("windows", tmp_path, "info", bundles["onnx"])
+    assert "tiny" in output
     assert "cannot tell who may write there" in edgerun("windows", tmp_path, "selftest", bundles["onnx"], code=8)

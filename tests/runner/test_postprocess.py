@@ -19,13 +19,13 @@ from edgekit.runner.errors import BundleError
 from edgekit.runner.postprocess import multi_label
 from edgekit.runner.preprocess import transform
 
-from .conftest import Made, WriteBundle
+from .conftest import ModelFiles, WriteBundle
 
 X = np.array([0.7, 0.2, 0.1], np.float32)
 GOLDEN = {"inputs": "golden/inputs.npy", "outputs": "golden/outputs.npy", "atol": 1e-5, "top1": False}
 
 
-def scaled(shape: tuple[int, ...], factor: float) -> Made:
+def scaled(shape: tuple[int, ...], factor: float) -> ModelFiles:
     """A network that multiplies three numbers by `factor`, its output shaped (1, *shape); its batch is free."""
     import onnx
     from onnx import helper, numpy_helper
@@ -41,7 +41,7 @@ def scaled(shape: tuple[int, ...], factor: float) -> Made:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     layout = "NC" if len(shape) == 1 else "ANY"
     specs = TensorSpec("x", (1, 3), "float32", "NC"), TensorSpec("y", (1, *shape), "float32", layout)
-    return Made("onnx", {"model.onnx": model.SerializeToString()}, *specs, 1e-5)
+    return ModelFiles("onnx", {"model.onnx": model.SerializeToString()}, *specs, 1e-5)
 
 
 def opened(write_bundle: WriteBundle, shape: tuple[int, ...] = (3,), factor: float = 1.0, **changes: Any) -> Any:
@@ -96,8 +96,10 @@ def test_an_embedding_is_a_vector_of_length_one_and_a_json_list(
     assert main(["predict", str(path), str(tmp_path / "x.npy"), "--no-trial", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["embedding"] == model.predict(X).embedding
     assert main(["predict", str(path), str(tmp_path / "silent.npy"), "--no-trial"]) == 4
-    told = capsys.readouterr().err
-    assert told.startswith(f"edgerun: {tmp_path / 'silent.npy'}: the model gave a vector of zeros, which has no direct")
+    message = capsys.readouterr().err
+    assert message.startswith(
+        f"edgerun: {tmp_path / 'silent.npy'}: the model gave a vector of zeros, which has no direct"
+    )
     for wrong in ({"labels": ["a", "b", "c"]}, {"activation": "softmax"}, {"shape": (3, 1)}):
         with pytest.raises(BundleError):
             opened(write_bundle, **{**fields, **wrong})
@@ -129,7 +131,7 @@ def test_a_file_without_an_embedding_keeps_no_other_from_its_own(
     assert len(out.splitlines()) == (5 if options else 3)
 
 
-def test_several_labels_are_said_where_their_probability_is_a_half(
+def test_several_labels_are_given_from_a_probability_of_one_half(
     write_bundle: WriteBundle, capsys: pytest.CaptureFixture[str], tmp_path: Any
 ) -> None:
     names = ["dog", "cat", "bird"]
@@ -171,8 +173,8 @@ def test_what_is_given_back_badly_is_an_anomaly(
     assert model.selftest().ok
     np.save(tmp_path / "x.npy", X)
     assert main(["predict", str(path), str(tmp_path / "x.npy"), "--no-trial", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["is_anomaly"] is True and told["score"] == pytest.approx(exact)
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["is_anomaly"] is True and printed["score"] == pytest.approx(exact)
     assert main(["predict", str(path), str(tmp_path / "x.npy"), "--no-trial"]) == 0
     assert "mean squared error, an anomaly above 4" in capsys.readouterr().out
 

@@ -13,7 +13,7 @@ from PIL import Image
 from edgekit.runner.cli import main
 
 from .batches import of_neighbours, onnx_with, reshaped
-from .conftest import Made, WriteBundle, samples
+from .conftest import ModelFiles, WriteBundle, samples
 
 KEYS = ["tflite", "tflite-int8", "openvino", "onnx"]
 Captured = pytest.CaptureFixture[str]
@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     return home
 
 
-def told(capsys: Captured, code: int, *arguments: object) -> tuple[str, str]:
+def predict(capsys: Captured, code: int, *arguments: object) -> tuple[str, str]:
     assert main(["predict", *(str(each) for each in arguments), "--no-trial"]) == code
     captured = capsys.readouterr()
     return captured.out, captured.err
@@ -51,11 +51,11 @@ def without_times(answer: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("size", [1, 2, 4, 11, 16])
 def test_the_answers_are_those_of_one_at_a_time(
-    key: str, size: int, made: dict[str, Made], write_bundle: WriteBundle, folder: Path, capsys: Captured
+    key: str, size: int, models: dict[str, ModelFiles], write_bundle: WriteBundle, folder: Path, capsys: Captured
 ) -> None:
-    bundle = write_bundle(onnx_with() if key == "onnx" else made[key])
-    one_by_one, complaints = told(capsys, 4, bundle, folder, "--json")
-    batched, same_complaints = told(capsys, 4, bundle, folder, "--json", "--batch", size)
+    bundle = write_bundle(onnx_with() if key == "onnx" else models[key])
+    one_by_one, complaints = predict(capsys, 4, bundle, folder, "--json")
+    batched, same_complaints = predict(capsys, 4, bundle, folder, "--json", "--batch", size)
     plain, found = answers(one_by_one), answers(batched)
     assert complaints == same_complaints and "2 of 13 inputs got no answer" in complaints
     assert [without_times(each) for each in found] == [without_times(each) for each in plain]
@@ -67,11 +67,11 @@ def test_the_answers_are_those_of_one_at_a_time(
             assert [label for label, _ in one["top"]] == [label for label, _ in other["top"]]
             assert set(other["timing_ms"]) == set(one["timing_ms"])
     if key != "openvino":
-        assert told(capsys, 4, bundle, folder, "--batch", size) == told(capsys, 4, bundle, folder)
+        assert predict(capsys, 4, bundle, folder, "--batch", size) == predict(capsys, 4, bundle, folder)
 
 
 def test_a_call_s_time_is_divided_by_its_samples(write_bundle: WriteBundle, folder: Path, capsys: Captured) -> None:
-    out, _ = told(capsys, 4, write_bundle(onnx_with()), folder, "--json", "--batch", 4)
+    out, _ = predict(capsys, 4, write_bundle(onnx_with()), folder, "--json", "--batch", 4)
     times = [each["timing_ms"]["execute"] for each in answers(out) if "error" not in each]
     calls = [times[:4], times[4:8], times[8:10], times[10:]]
     assert all(len(set(call)) == 1 for call in calls) and len({call[0] for call in calls}) == 4
@@ -80,17 +80,17 @@ def test_a_call_s_time_is_divided_by_its_samples(write_bundle: WriteBundle, fold
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_a_bad_file_alone(options: list[str], bundles: dict[str, Path], folder: Path, capsys: Captured) -> None:
     bad = folder / "03-wide.npy"
-    assert told(capsys, 4, bundles["tflite"], bad, *options, "--batch", 4) == told(
+    assert predict(capsys, 4, bundles["tflite"], bad, *options, "--batch", 4) == predict(
         capsys, 4, bundles["tflite"], bad, *options
     )
 
 
 def test_a_size_that_the_model_cannot_take(write_bundle: WriteBundle, folder: Path, capsys: Captured) -> None:
-    out, err = told(capsys, 5, write_bundle(onnx_with(reshaped, batch=1)), folder, "--batch", 4)
+    out, err = predict(capsys, 5, write_bundle(onnx_with(reshaped, batch=1)), folder, "--batch", 4)
     assert out == "" and len(err.splitlines()) == 1
     assert err.startswith("edgerun: --batch: 4 samples at once: input: the model file fixes its batch at 1; ")
     assert "if you build it again" in err and "leave --batch out" in err
-    out, err = told(capsys, 5, write_bundle(onnx_with(of_neighbours)), folder, "--batch", 3)
+    out, err = predict(capsys, 5, write_bundle(onnx_with(of_neighbours)), folder, "--batch", 3)
     assert out == "" and "3 samples at once: onnxruntime does not reproduce the outputs" in err
 
 
@@ -107,5 +107,6 @@ def test_a_wrong_use_is_exit_code_2(arguments: list[str], bundles: dict[str, Pat
 
 def test_too_many_at_once(bundles: dict[str, Path], folder: Path, capsys: Captured) -> None:
     assert (
-        "got 5000; use a whole number from 1 to 1024" in told(capsys, 4, bundles["tflite"], folder, "--batch", 5000)[1]
+        "got 5000; use a whole number from 1 to 1024"
+        in predict(capsys, 4, bundles["tflite"], folder, "--batch", 5000)[1]
     )

@@ -16,7 +16,7 @@ from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.cli import main
 from edgekit.runner.input_path import picture_steps
 from tests.runner.conftest import npy
-from tests.runner.test_several_outputs import LABELS, SHAPE, files, images, manifest, wanted
+from tests.runner.test_several_outputs import LABELS, SHAPE, expected_outputs, files, images, manifest
 
 FIXED = ("--no-trial", "--interpreter", "onnxruntime")
 Pack = Callable[..., Path]
@@ -26,7 +26,7 @@ Pack = Callable[..., Path]
 def pack(tmp_path_factory: pytest.TempPathFactory) -> Pack:
     """Writes a bundle whose boxes are known; its arguments replace fields of the manifest."""
     content = files("onnx", tmp_path_factory.mktemp("model"))
-    golden = {"i.npy": npy(images(2)), "o.npy": npy(wanted(images(2)).astype(np.float32))}
+    golden = {"i.npy": npy(images(2)), "o.npy": npy(expected_outputs(images(2)).astype(np.float32))}
 
     def write(**changes: Any) -> Path:
         path = tmp_path_factory.mktemp("packed") / "cells.edge.zip"

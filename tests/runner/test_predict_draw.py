@@ -21,7 +21,7 @@ from edgekit.runner.cli import main
 from edgekit.runner.commands._draw import Drawings
 from edgekit.runner.errors import InputError
 from tests.runner.conftest import npy
-from tests.runner.test_several_outputs import LABELS, SHAPE, files, images, manifest, wanted
+from tests.runner.test_several_outputs import LABELS, SHAPE, expected_outputs, files, images, manifest
 
 FIXED = ("--no-trial", "--interpreter", "onnxruntime")
 
@@ -30,7 +30,11 @@ FIXED = ("--no-trial", "--interpreter", "onnxruntime")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle whose boxes are known, on ONNX Runtime."""
     folder = tmp_path_factory.mktemp("drawn")
-    content = {**files("onnx", folder), "i.npy": npy(images(2)), "o.npy": npy(wanted(images(2)).astype(np.float32))}
+    content = {
+        **files("onnx", folder),
+        "i.npy": npy(images(2)),
+        "o.npy": npy(expected_outputs(images(2)).astype(np.float32)),
+    }
     bundle.write(folder / "a.edge.zip", manifest("onnx", {"model.onnx": b""}), content)
     return folder / "a.edge.zip"
 
@@ -53,7 +57,7 @@ def answers(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[dict
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
+def predict(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
     code = main(["predict", *map(str, arguments), *FIXED])
     return code, capsys.readouterr().err
 
@@ -135,7 +139,7 @@ def test_what_cannot_be_is_one_line_before_anything_is_written(
     ]
     before = sorted(tmp_path.rglob("*"))
     for arguments, text in cases:
-        code, line = said(capsys, packed, *arguments)
+        code, line = predict(capsys, packed, *arguments)
         assert code == 4 and text in line and line.count("\n") == 1, (arguments, line)
     assert sorted(tmp_path.rglob("*")) == before
     assert (tmp_path / "file").read_text() == "mine"
@@ -145,7 +149,7 @@ def test_a_file_below_a_file_is_one_line(
     packed: Path, pictures: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("mine")
-    code, line = said(capsys, packed, pictures / "a.png", "--draw", tmp_path / "file" / "below")
+    code, line = predict(capsys, packed, pictures / "a.png", "--draw", tmp_path / "file" / "below")
     assert code == 4 and line.count("\n") == 1 and "is a file" in line, line
 
 
@@ -181,16 +185,16 @@ def test_the_longest_name_is_drawn(packed: Path, pictures: Path, capsys: pytest.
 def test_a_picture_that_cannot_be_drawn_is_answered_and_keeps_no_other_from_its_own(
     packed: Path, pictures: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The second of two with the longest name gets a number, which the file system has no room for."""
+    """The second of two with the longest name gets a number, which makes it too long for the file system."""
     for place in ("one", "two"):
         (pictures / place).mkdir()
         Image.open(pictures / "a.png").save(pictures / place / f"{'x' * 251}.png")
     names = [*map(str, sorted(pictures.glob("*/x*.png"))), str(pictures / "turned.jpg")]
     assert main(["predict", str(packed), *names, "--draw", str(tmp_path / "drawn"), "--json", *FIXED]) == 4
     out = capsys.readouterr()
-    first, second, told, third = map(json.loads, out.out.splitlines())
+    first, second, too_long, third = map(json.loads, out.out.splitlines())
     assert first["drawn"] and third["drawn"] and second["boxes"] == first["boxes"] and "drawn" not in second
-    assert "the name is too long" in told["error"] and "1 of 3 inputs got no answer or no picture" in out.err
+    assert "the name is too long" in too_long["error"] and "1 of 3 inputs got no answer or no picture" in out.err
 
 
 def test_a_picture_that_has_changed_since_is_not_drawn(packed: Path, pictures: Path, tmp_path: Path) -> None:

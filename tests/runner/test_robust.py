@@ -18,7 +18,7 @@ from edgekit.device.autotune import choice_cache
 from edgekit.runner import load
 from edgekit.runner.errors import BundleError, InputError
 
-from .conftest import SIDE, Made, WriteBundle, samples
+from .conftest import SIDE, ModelFiles, WriteBundle, samples
 
 pytestmark = pytest.mark.processes
 
@@ -111,7 +111,7 @@ def test_without_a_home_nothing_is_left_in_the_current_folder(tmp_path: Path, bu
     assert list(work.iterdir()) == []
 
 
-def test_a_cache_that_cannot_be_written_is_told(bundles: dict[str, Path], array: Path, tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_reported(bundles: dict[str, Path], array: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "file")}
     done = run(*RUN, "predict", bundles["onnx"], array, "--threads", 1, "--interpreter", "onnxruntime", env=environment)
@@ -164,19 +164,19 @@ def test_a_pipe_that_has_nothing_yet_is_waited_for(bundles: dict[str, Path]) -> 
         os.write(writer, image.tobytes())
         time.sleep(0.3)
     os.close(writer)
-    out, said = process.communicate(timeout=60)
-    assert process.returncode == 0, said
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
     assert len(out.splitlines()) == 5
 
 
 def test_labels_are_printable_and_those_of_a_regression_differ(
-    made: dict[str, Made], write_bundle: WriteBundle
+    models: dict[str, ModelFiles], write_bundle: WriteBundle
 ) -> None:
     with pytest.raises(BundleError, match="printable"):
-        write_bundle(made["onnx"], labels=["a", "b", "c\x1b[2J"])
+        write_bundle(models["onnx"], labels=["a", "b", "c\x1b[2J"])
     golden = {"inputs": "golden/inputs.npy", "outputs": "golden/outputs.npy", "atol": 1.0, "top1": False}
     with pytest.raises(BundleError, match="names of their own"):
-        write_bundle(made["onnx"], labels=["a", "a", "b"], task="regression", activation="none", golden=golden)
+        write_bundle(models["onnx"], labels=["a", "a", "b"], task="regression", activation="none", golden=golden)
 
 
 def test_when_the_quick_ones_fail_the_slow_one_is_tried(bundles: dict[str, Path], array: Path, tmp_path: Path) -> None:
@@ -191,8 +191,10 @@ def test_when_the_quick_ones_fail_the_slow_one_is_tried(bundles: dict[str, Path]
     assert json.loads(done.stdout)["interpreter"] == "tensorflow"
 
 
-def test_a_bundle_for_other_machines_is_refused(made: dict[str, Made], write_bundle: WriteBundle, array: Path) -> None:
-    path = write_bundle(replace(made["onnx"]), architectures=["riscv64"])
+def test_a_bundle_for_other_machines_is_refused(
+    models: dict[str, ModelFiles], write_bundle: WriteBundle, array: Path
+) -> None:
+    path = write_bundle(replace(models["onnx"]), architectures=["riscv64"])
     for command in (["selftest", path], ["predict", path, array], ["bench", path]):
         done = run(*RUN, *command)
         assert done.returncode == 4 and "riscv64" in done.stderr and os.uname().machine in done.stderr

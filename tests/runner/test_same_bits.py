@@ -17,28 +17,28 @@ from edgekit.device import pyz
 from . import same_bits
 
 STORED = Path(same_bits.__file__).with_suffix(".json")
-WANTED = json.loads(STORED.read_text())
+EXPECTED = json.loads(STORED.read_text())
 
 
 def test_every_part_is_stored() -> None:
-    assert set(WANTED) == {*same_bits.PARTS, *same_bits.CLOSE, "letterbox"}
+    assert set(EXPECTED) == {*same_bits.PARTS, *same_bits.CLOSE, "letterbox"}
 
 
 @pytest.mark.parametrize("name", [*same_bits.PARTS, "letterbox"])
 def test_the_bits_of_a_part_are_those_that_are_stored(name: str) -> None:
     values = getattr(same_bits, name)()
     assert any(np.size(value) > 1 for value in values)
-    assert same_bits.digest(values) == WANTED[name]
+    assert same_bits.digest(values) == EXPECTED[name]
 
 
 def test_what_differs_is_named() -> None:
     found = same_bits.measured()
-    assert same_bits.differences(found, WANTED, has_pillow=True) == []
+    assert same_bits.differences(found, EXPECTED, has_pillow=True) == []
     found["sigmoid"][0][0] += 1e-5
     found["boxes"] = found["masks"]
     del found["letterbox"]
-    assert same_bits.differences(found, WANTED, has_pillow=True) == ["boxes", "letterbox", "sigmoid"]
-    assert same_bits.differences(found, WANTED, has_pillow=False) == ["boxes", "sigmoid"]
+    assert same_bits.differences(found, EXPECTED, has_pillow=True) == ["boxes", "letterbox", "sigmoid"]
+    assert same_bits.differences(found, EXPECTED, has_pillow=False) == ["boxes", "sigmoid"]
 
 
 def test_the_bits_are_the_same_without_the_processors_extensions(tmp_path: Path) -> None:
@@ -53,4 +53,4 @@ def test_the_bits_are_the_same_without_the_processors_extensions(tmp_path: Path)
         capture_output=True, text=True, env={**os.environ, "NPY_DISABLE_CPU_FEATURES": off},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert same_bits.differences(json.loads(done.stdout), WANTED, has_pillow=True) == []
+    assert same_bits.differences(json.loads(done.stdout), EXPECTED, has_pillow=True) == []

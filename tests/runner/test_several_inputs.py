@@ -64,7 +64,7 @@ def test_golden_vectors_prove_the_bundle_and_others_do_not(model: Model) -> None
 
 @WAYS
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_inputs_of_one_shape_are_told_apart_by_name(
+def test_inputs_of_the_same_shape_are_distinguished_by_name(
     target: str, interpreter: str, order: tuple[int, ...], tmp_path: Path
 ) -> None:
     sources = tuple(MINUS[place] for place in order)
@@ -117,14 +117,14 @@ def test_each_quantized_input_has_its_own_scale(interpreter: str, tmp_path: Path
 def test_states_go_on_beside_several_inputs(target: str, interpreter: str, tmp_path: Path) -> None:
     model = opened(tmp_path, target, interpreter, THREE, state=True)
     stream = several.samples(THREE, 4, seed=8)
-    wanted = several.echoed(THREE, stream)
+    expected = several.echoed(THREE, stream)
     assert model.selftest().ok
-    np.testing.assert_allclose([model.step(each).output for each in stream], wanted, atol=1e-4)
+    np.testing.assert_allclose([model.step(each).output for each in stream], expected, atol=1e-4)
     model.reset()
-    np.testing.assert_allclose(model.step(several.joined(THREE, stream[0])).output, wanted[0], atol=1e-4)
+    np.testing.assert_allclose(model.step(several.joined(THREE, stream[0])).output, expected[0], atol=1e-4)
     states = model.states()
     found = [model.predict(each, states=states).output for each in stream]
-    np.testing.assert_allclose(found, wanted, atol=1e-4)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
     alone = [model.predict(each).output for each in stream]
     np.testing.assert_allclose(alone, [several.answer(THREE, each) for each in stream], atol=1e-4)
 
@@ -216,17 +216,17 @@ def test_models_in_several_threads_do_not_mix(target: str, interpreter: str, pac
     for each in threads:
         each.join()
     for seed in range(3):
-        wanted = [several.answer(THREE, each) for each in several.samples(THREE, 20, seed)]
-        np.testing.assert_allclose(found[seed], wanted, atol=1e-4)
+        expected = [several.answer(THREE, each) for each in several.samples(THREE, 20, seed)]
+        np.testing.assert_allclose(found[seed], expected, atol=1e-4)
 
 
 def test_numbers_of_any_width_are_taken(packed: dict[str, Path]) -> None:
     model = load(packed["onnx"], trial=False, interpreter="onnxruntime")
     sample = several.samples(THREE, 1)[0]
-    wanted = model.predict(sample).output
+    expected = model.predict(sample).output
     wide = {"picture": sample["picture"].astype(np.float64), "ids": sample["ids"].astype(np.uint64),
             "zoom": [float(sample["zoom"][0])]}  # fmt: skip
-    np.testing.assert_array_equal(model.predict(wide).output, wanted)
+    np.testing.assert_array_equal(model.predict(wide).output, expected)
     other = {**sample, "ids": np.asfortranarray(sample["ids"].astype(">i2")), "zoom": np.float16([0.75])}
     expected = several.answer(THREE, {**sample, "zoom": np.float32([0.75])})
     np.testing.assert_allclose(model.predict(other).output, expected, atol=1e-4)
@@ -236,7 +236,7 @@ NAMES = "; give picture, ids, zoom"
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"zoom": None}, f"tensors: got picture, ids{NAMES}"),
         ({"zoom": None, "zoon": np.ones(1)}, f"tensors: got picture, ids, zoon{NAMES}"),
@@ -268,18 +268,18 @@ NAMES = "; give picture, ids, zoom"
 )  # fmt: skip
 @pytest.mark.parametrize("call", ["predict", "step"])
 def test_a_mapping_that_is_no_sample_is_refused(
-    changes: dict[Any, Any], said: str, call: str, packed: dict[str, Path]
+    changes: dict[Any, Any], message: str, call: str, packed: dict[str, Path]
 ) -> None:
     model = load(packed["onnx"], trial=False, interpreter="onnxruntime")
     sample: dict[Any, Any] = {**several.samples(THREE, 1)[0], **changes}
     sample = {name: value for name, value in sample.items() if value is not None}
     with pytest.raises(InputError) as caught:
         getattr(model, call)(sample)
-    assert str(caught.value).startswith(said) and "\n" not in str(caught.value)
+    assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("vector", "said"),
+    ("vector", "message"),
     [
         (np.zeros(12, np.float32), "sample: got float32[12]; the bundle takes float32[11] (tensors)"),
         (np.zeros(11), "sample: got float64[11]; the bundle takes float32[11] (tensors)"),
@@ -292,21 +292,23 @@ def test_a_mapping_that_is_no_sample_is_refused(
         (np.float32([0] * 10 + [np.inf]), "sample: holds NaN or infinity"),
     ],
 )
-def test_a_vector_that_is_no_sample_is_refused(vector: Any, said: str, packed: dict[str, Path]) -> None:
+def test_a_vector_that_is_no_sample_is_refused(vector: Any, message: str, packed: dict[str, Path]) -> None:
     model = load(packed["onnx"], trial=False, interpreter="onnxruntime")
     with pytest.raises(InputError) as caught:
         model.predict(vector)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
 
 
-def test_an_anomaly_is_told_by_all_tensors_together(tmp_path: Path) -> None:
+def test_an_anomaly_is_decided_by_all_tensors_together(tmp_path: Path) -> None:
     sources = (Source("a", (2,)), Source("b", (1,)))
     changes = {"task": "anomaly", "labels": ["fine", "worn"], "threshold": 1.0}
     model = opened(tmp_path, "onnx", "onnxruntime", sources, **changes)
     for sample in several.samples(sources):
-        wanted = np.mean((several.answer(sources, sample) - several.joined(sources, sample)) ** 2)
+        expected = np.mean((several.answer(sources, sample) - several.joined(sources, sample)) ** 2)
         answer = model.predict(sample)
-        assert answer.score == pytest.approx(wanted, rel=1e-4) and answer.label == ("worn" if wanted > 1 else "fine")
+        assert answer.score == pytest.approx(expected, rel=1e-4) and answer.label == (
+            "worn" if expected > 1 else "fine"
+        )
 
 
 def test_the_ends_of_a_range_are_those_of_float32(tmp_path: Path) -> None:
@@ -332,7 +334,7 @@ def test_a_bundle_of_one_input_takes_no_mapping_and_its_manifest_has_no_tensors(
 
 @WAYS
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ((PICTURE, IDS), "the model has 3 inputs, but the bundle declares 2"),
         ((*THREE, Source("more", (1,))), "the model has 3 inputs, but the bundle declares 4"),
@@ -349,16 +351,16 @@ def test_a_bundle_of_one_input_takes_no_mapping_and_its_manifest_has_no_tensors(
     ],
 )
 def test_a_file_with_other_inputs_is_refused(
-    target: str, interpreter: str, changed: tuple[Source, ...], said: str, packed: dict[str, Path]
+    target: str, interpreter: str, changed: tuple[Source, ...], message: str, packed: dict[str, Path]
 ) -> None:
     content = bundle.read(packed[target]).model_files()
     with pytest.raises(BackendError) as caught:
         open_backend(target, content, [each.spec for each in changed], (several.OUTPUT,), interpreter=interpreter)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_an_input_that_is_a_state_of_the_model_is_no_other_input(tmp_path: Path) -> None:
     content = several.files("onnx", tmp_path, THREE, state=True)
-    wanted = [PICTURE.spec, IDS.spec, TensorSpec("echo", several.ECHO.shape, "float32", "ANY")]
+    expected = [PICTURE.spec, IDS.spec, TensorSpec("echo", several.ECHO.shape, "float32", "ANY")]
     with pytest.raises(BackendError, match="two inputs of the bundle are one tensor"):
-        open_backend("onnx", content, wanted, (several.OUTPUT,), states=(several.ECHO,))
+        open_backend("onnx", content, expected, (several.OUTPUT,), states=(several.ECHO,))

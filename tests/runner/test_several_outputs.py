@@ -36,7 +36,7 @@ def weights() -> tuple[np.ndarray, np.ndarray]:
     return tuple(random.normal(0, 3, (3, POINTS * width)).astype(np.float32) for width in (4, 3))  # type: ignore[return-value]
 
 
-def wanted(images: np.ndarray) -> np.ndarray:
+def expected_outputs(images: np.ndarray) -> np.ndarray:
     """(n, points, 7) of raw images."""
     means = images.astype(np.float64).mean(axis=(1, 2)) / 255
     parts = [(means @ each.astype(np.float64)).reshape(len(images), POINTS, -1) for each in weights()]
@@ -85,7 +85,7 @@ def files(target: str, folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes]]:
+def model_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes]]:
     return {target: files(target, tmp_path_factory.mktemp(target)) for target in ONLY}
 
 
@@ -107,12 +107,12 @@ def manifest(target: str, content: dict[str, bytes], **changes: Any) -> Manifest
 
 
 @pytest.fixture(scope="module")
-def packed(made: dict[str, dict[str, bytes]], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def packed(model_files: dict[str, dict[str, bytes]], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A bundle for each target."""
     folder, found = tmp_path_factory.mktemp("bundles"), {}
-    for target, content in made.items():
+    for target, content in model_files.items():
         found[target] = folder / f"cells-{target}-1.0.0.edge.zip"
-        golden = {"i.npy": npy(images(2)), "o.npy": npy(wanted(images(2)).astype(np.float32))}
+        golden = {"i.npy": npy(images(2)), "o.npy": npy(expected_outputs(images(2)).astype(np.float32))}
         bundle.write(found[target], manifest(target, content), {**content, **golden})
     return found
 
@@ -122,28 +122,28 @@ CASES = [(target, name) for target, names in ONLY.items() for name in names]
 
 @pytest.mark.parametrize(("target", "name"), CASES)
 def test_every_interpreter_gives_both_outputs_as_one_array(
-    target: str, name: str, made: dict[str, dict[str, bytes]]
+    target: str, name: str, model_files: dict[str, dict[str, bytes]]
 ) -> None:
-    backend = backends.open_backend(target, made[target], (INPUT,), OUTPUTS, interpreter=name)
+    backend = backends.open_backend(target, model_files[target], (INPUT,), OUTPUTS, interpreter=name)
     x = np.ascontiguousarray((images() / np.float32(255)).transpose(0, 3, 1, 2), dtype=np.float32)
     found = [backend.run(each[None]) for each in x]
     assert found[0].dtype == np.float32 and found[0].shape == (1, POINTS, 7)
-    np.testing.assert_allclose(np.concatenate(found), wanted(images()), atol=1e-4)
+    np.testing.assert_allclose(np.concatenate(found), expected_outputs(images()), atol=1e-4)
 
 
 @pytest.mark.parametrize(("target", "name"), CASES)
 def test_a_file_with_another_number_of_outputs_is_refused(
-    target: str, name: str, made: dict[str, dict[str, bytes]]
+    target: str, name: str, model_files: dict[str, dict[str, bytes]]
 ) -> None:
     with pytest.raises(BackendError, match="2 outputs, but the bundle declares 1"):
-        backends.open_backend(target, made[target], (INPUT,), OUTPUTS[:1], interpreter=name)
+        backends.open_backend(target, model_files[target], (INPUT,), OUTPUTS[:1], interpreter=name)
 
 
 @pytest.mark.parametrize("target", ONLY)
 def test_a_bundle_answers_with_boxes(target: str, packed: dict[str, Path]) -> None:
     model = load(packed[target], trial=False)
     assert model.selftest().ok
-    for image, outputs in zip(images(), wanted(images()), strict=True):
+    for image, outputs in zip(images(), expected_outputs(images()), strict=True):
         answer = model.predict(image)
         decoded = Decoder(SHAPE, POINTS, BoxOptions(0.3, 0.5, 100))(outputs.astype(np.float32))
         assert len(decoded.logits) > 0
@@ -195,7 +195,7 @@ def test_people_read_how_many_of_what_and_where(packed: dict[str, Path]) -> None
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"labels": ["red", "white"]}, r"must be \[points, 6\] when joined"),
         ({"outputs": OUTPUTS[:1]}, r"must be \[points, 7\] when joined"),
@@ -212,10 +212,10 @@ def test_people_read_how_many_of_what_and_where(packed: dict[str, Path]) -> None
     ],
 )  # fmt: skip
 def test_a_manifest_that_does_not_hold_together_is_refused(
-    changes: dict[str, Any], said: str, made: dict[str, dict[str, bytes]], tmp_path: Path
+    changes: dict[str, Any], message: str, model_files: dict[str, dict[str, bytes]], tmp_path: Path
 ) -> None:
-    content = made["onnx"]
-    golden = {"i.npy": npy(images(2)), "o.npy": npy(wanted(images(2)).astype(np.float32))}
-    with pytest.raises(BundleError, match=said):
+    content = model_files["onnx"]
+    golden = {"i.npy": npy(images(2)), "o.npy": npy(expected_outputs(images(2)).astype(np.float32))}
+    with pytest.raises(BundleError, match=message):
         bundle.write(tmp_path / "b.edge.zip", manifest("onnx", content, **changes), {**content, **golden})
     assert not list(tmp_path.iterdir())

@@ -40,10 +40,10 @@ def manifest(task: str, method: dict[str, Any] | None, **changes: Any) -> Any:
 
 def answers(task: str, outputs: list[Any]) -> list[Any]:
     """What the runner makes of a model's outputs; an anomaly's are its scores."""
-    made = postprocess.make_postprocessor(manifest(task, None))
+    to_answer = postprocess.make_postprocessor(manifest(task, None))
     if task == "anomaly":
-        return [made(np.array([[each**0.5]]), 5, {}, np.zeros((1, 1))) for each in outputs]
-    return [made(np.array(each, np.float32), 2, {"execute": 1.0}) for each in outputs]
+        return [to_answer(np.array([[each**0.5]]), 5, {}, np.zeros((1, 1))) for each in outputs]
+    return [to_answer(np.array(each, np.float32), 2, {"execute": 1.0}) for each in outputs]
 
 
 def smoothed(task: str, method: dict[str, Any], outputs: list[Any]) -> list[Any]:
@@ -140,9 +140,9 @@ def test_a_mean_is_of_the_last_windows_in_order() -> None:
 def test_a_mean_of_logits_is_one_of_probabilities() -> None:
     outputs = np.array([[9.0, 0.0, 0.0], [0.0, 2.0, 0.0]], np.float32)
     described = manifest("classification", {"method": "mean", "windows": 2}, activation="softmax")
-    made, smooth = postprocess.make_postprocessor(described), smoothing.make_smoother(described)
+    to_answer, smooth = postprocess.make_postprocessor(described), smoothing.make_smoother(described)
     assert smooth is not None
-    *_, last = [smooth(made(each, 3, {})) for each in outputs]
+    *_, last = [smooth(to_answer(each, 3, {})) for each in outputs]
     exact = (np.exp(outputs.astype(float)).T / np.exp(outputs.astype(float)).sum(axis=1)).mean(axis=1)
     assert dict(last.top) == pytest.approx(dict(zip(LABELS, exact, strict=True)), abs=1e-6)
 
@@ -167,9 +167,9 @@ def test_hysteresis_stays_until_there_is_reason_enough() -> None:
 
 @pytest.mark.parametrize(("method", "task"), CASES)
 def test_a_manifest_may_declare_it_and_has_no_key_otherwise(method: str, task: str) -> None:
-    made = manifest_for(MODEL, members=MEMBERS, smoothing=EXAMPLES[method])
-    text = manifest_json.to_json(made)
-    assert manifest_json.parse(text) == made and b'"smoothing"' in text
+    to_answer = manifest_for(MODEL, members=MEMBERS, smoothing=EXAMPLES[method])
+    text = manifest_json.to_json(to_answer)
+    assert manifest_json.parse(text) == to_answer and b'"smoothing"' in text
     assert b'"smoothing"' not in manifest_json.to_json(manifest_for(MODEL, members=MEMBERS))
     smoothing_rules.check_smoothing(EXAMPLES[method], task)
 

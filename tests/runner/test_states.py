@@ -217,7 +217,7 @@ COUNT, ECHO = stepped.STATES
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"states": ()}, "states: got '\\[\\]'; must list at least one"),
         ({"states": (COUNT, COUNT)}, "states: name: got"),
@@ -231,15 +231,15 @@ COUNT, ECHO = stepped.STATES
         ({"golden": {"inputs": "i.npy", "outputs": "o.npy", "atol": 0.0, "top1": True}}, "top1"),
     ],
 )
-def test_states_that_do_not_hold_together_are_refused(changes: dict[str, Any], said: str) -> None:
+def test_states_that_do_not_hold_together_are_refused(changes: dict[str, Any], message: str) -> None:
     made = replace(stepped.manifest("onnx", {"model.onnx": b""}, **changes), members=members())
-    with pytest.raises(BundleError, match=said):
+    with pytest.raises(BundleError, match=message):
         manifest_json.parse(manifest_json.to_json(made))
 
 
 @pytest.mark.parametrize(("target", "interpreter"), stepped.INTERPRETERS)
 @pytest.mark.parametrize(
-    ("states", "said"),
+    ("states", "message"),
     [
         ((), "3 inputs, but the bundle declares 1"),
         ((COUNT,), "2 inputs, but the bundle declares 1"),
@@ -249,10 +249,10 @@ def test_states_that_do_not_hold_together_are_refused(changes: dict[str, Any], s
     ],
 )
 def test_a_file_with_other_states_is_refused(
-    target: str, interpreter: str, states: tuple[StateSpec, ...], said: str, packed: dict[str, Path]
+    target: str, interpreter: str, states: tuple[StateSpec, ...], message: str, packed: dict[str, Path]
 ) -> None:
     content = bundle.read(packed[target]).model_files()
-    with pytest.raises(BackendError, match=said):
+    with pytest.raises(BackendError, match=message):
         open_backend(target, content, (stepped.INPUT,), (stepped.OUTPUT,), interpreter=interpreter, states=states)
 
 

@@ -76,10 +76,10 @@ def test_size_and_padding_are_those_of_the_file() -> None:
     )
 
 
-@pytest.mark.parametrize(("kind", "said"), [("BERT", "free entry"), ("RoBERTa", "Free entry")])
-def test_ids_read_as_words(kind: str, said: str) -> None:
+@pytest.mark.parametrize(("kind", "expected"), [("BERT", "free entry"), ("RoBERTa", "Free entry")])
+def test_ids_read_as_words(kind: str, expected: str) -> None:
     tokenizer = tokenization.read_tokenizer(HANDMADE[kind][0])
-    assert tokenizer.readable(tokenizer.encode("Free entry")) == said
+    assert tokenizer.readable(tokenizer.encode("Free entry")) == expected
 
 
 def test_without_the_library_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,7 @@ def added(**options: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"\xff\xfe", "not JSON in UTF-8"),
         (b"[1, 2]", "it has no object 'model'"),
@@ -135,8 +135,8 @@ def added(**options: Any) -> bytes:
         (added(id=2), "added_tokens[0]: got id 2, which belongs to another token"),
     ],
 )
-def test_what_is_not_known_is_refused_in_one_line(content: bytes, said: str) -> None:
+def test_what_is_not_known_is_refused_in_one_line(content: bytes, message: str) -> None:
     with pytest.raises(InputError) as caught:
         tokenization.read_tokenizer(content, "vocab/tokenizer.json")
     text = str(caught.value)
-    assert text.startswith("vocab/tokenizer.json: ") and said in text and "\n" not in text
+    assert text.startswith("vocab/tokenizer.json: ") and message in text and "\n" not in text

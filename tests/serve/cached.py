@@ -22,7 +22,7 @@ import numpy as np
 from edgekit.runner import bundle
 from tests import requirements
 from tests.conftest import ROOT
-from tests.runner.conftest import NCHW, SCORES, Made, manifest_for, members_for, onnx_model, reference, samples
+from tests.runner.conftest import NCHW, SCORES, ModelFiles, manifest_for, members_for, onnx_model, reference, samples
 from tests.serve.server import RAW
 
 LIMIT_S = 120.0
@@ -57,7 +57,7 @@ def slow(folder: Path) -> Path:
 
 
 def _written(path: Path, model: bytes, **changes: object) -> Path:
-    network, images = Made("onnx", {"model.onnx": model}, NCHW, SCORES, 1e-4), samples()
+    network, images = ModelFiles("onnx", {"model.onnx": model}, NCHW, SCORES, 1e-4), samples()
     bundle.write(path, manifest_for(network, **changes), members_for(network, images, reference(images)))
     return path
 

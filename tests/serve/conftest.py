@@ -12,7 +12,7 @@ import pytest
 
 from edgekit.runner import bundle, input_path
 from tests.runner import flat
-from tests.runner.conftest import bundles, made  # noqa: F401  (fixtures: the tiny network for each target)
+from tests.runner.conftest import bundles, models  # noqa: F401  (fixtures: the tiny network for each target)
 from tests.serve.server import Server
 
 RECORDING = dataclasses.replace(

@@ -26,7 +26,7 @@ from edgekit.runner import bundle, load
 from edgekit.serve.protocol_buffers import descriptors, generate, message
 from tests import requirements
 from tests.conftest import ROOT
-from tests.runner.conftest import NCHW, SCORES, Made, manifest_for, members_for, onnx_model, openvino_model
+from tests.runner.conftest import NCHW, SCORES, ModelFiles, manifest_for, members_for, onnx_model, openvino_model
 from tests.runner.conftest import reference as true_scores
 from tests.runner.conftest import samples as images
 from tests.serve.grpc_server import RUNNER, Client, Server, outputs, parameters, request
@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Bundles of one network for two targets."""
     made, files = tmp_path_factory.mktemp("bundles"), tmp_path_factory.mktemp("files")
     for target, model in (("onnx", {"model.onnx": onnx_model()}), ("openvino", openvino_model(files))):
-        tiny = Made(target, model, NCHW, SCORES, 1e-4)
+        tiny = ModelFiles(target, model, NCHW, SCORES, 1e-4)
         members = members_for(tiny, images(), true_scores(images()))
         bundle.write(made / f"tiny-{target}-1.2.0.edge.zip", manifest_for(tiny), members)
     return made

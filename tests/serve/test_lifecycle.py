@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT
-from tests.runner.conftest import NCHW, SCORES, Made, manifest_for, members_for, onnx_model, reference, samples
+from tests.runner.conftest import NCHW, SCORES, ModelFiles, manifest_for, members_for, onnx_model, reference, samples
 from tests.serve.conftest import Start, changed
 from tests.serve.server import INFER, RAW, Server, asked
 
@@ -210,7 +210,7 @@ def test_a_new_version_is_loaded_under_load_without_a_lost_request(repository: t
 
 def test_a_broken_version_is_refused_and_the_old_one_serves_on(repository: tuple[Server, Path]) -> None:
     server, folder = repository
-    wrong = Made("onnx", {"model.onnx": onnx_model(bias=np.array([9.0, 0, 0], np.float32))}, NCHW, SCORES, 1e-4)
+    wrong = ModelFiles("onnx", {"model.onnx": onnx_model(bias=np.array([9.0, 0, 0], np.float32))}, NCHW, SCORES, 1e-4)
     from edgekit.runner import bundle
 
     images = samples()
@@ -293,7 +293,7 @@ def sentence(ended: subprocess.CompletedProcess[str], code: int) -> str:
 def test_a_bundle_that_fails_its_golden_vectors_is_not_served(tmp_path: Path) -> None:
     from edgekit.runner import bundle
 
-    wrong = Made("onnx", {"model.onnx": onnx_model(bias=np.array([9.0, 0, 0], np.float32))}, NCHW, SCORES, 1e-4)
+    wrong = ModelFiles("onnx", {"model.onnx": onnx_model(bias=np.array([9.0, 0, 0], np.float32))}, NCHW, SCORES, 1e-4)
     images, path = samples(), tmp_path / "wrong.edge.zip"
     bundle.write(path, manifest_for(wrong), members_for(wrong, images, reference(images)))
     assert "golden samples" in sentence(run(*FREE, path), 5)

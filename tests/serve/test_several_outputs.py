@@ -12,7 +12,7 @@ from PIL import Image
 
 from edgekit.runner import bundle, load
 from tests.runner.conftest import npy
-from tests.runner.test_several_outputs import OUTPUTS, POINTS, files, images, manifest, wanted
+from tests.runner.test_several_outputs import OUTPUTS, POINTS, expected_outputs, files, images, manifest
 from tests.serve.conftest import Start
 from tests.serve.server import RAW, Server
 
@@ -25,7 +25,7 @@ MODEL = "/v2/models/cells"
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cells")
     content = files("onnx", folder)
-    golden = {"i.npy": npy(images(2)), "o.npy": npy(wanted(images(2)).astype(np.float32))}
+    golden = {"i.npy": npy(images(2)), "o.npy": npy(expected_outputs(images(2)).astype(np.float32))}
     bundle.write(folder / "cells-onnx-1.0.0.edge.zip", manifest("onnx", content), {**content, **golden})
     return folder / "cells-onnx-1.0.0.edge.zip"
 
@@ -41,7 +41,7 @@ def test_each_output_goes_by_its_own_name(server: Server) -> None:
     reply = server.post(f"{MODEL}/infer", images(1)[0].tobytes(), RAW)
     length = int(reply.headers["inference-header-content-length"])
     place = length
-    for each, part in zip(OUTPUTS, np.split(wanted(images(1))[0], [4], axis=1), strict=True):
+    for each, part in zip(OUTPUTS, np.split(expected_outputs(images(1))[0], [4], axis=1), strict=True):
         found = np.frombuffer(reply.body, "<f4", part.size, place).reshape(part.shape)
         np.testing.assert_allclose(found, part, atol=1e-4)
         place += part.size * 4
@@ -51,7 +51,7 @@ def test_each_output_goes_by_its_own_name(server: Server) -> None:
     asked = json.dumps({"inputs": [tensor], "outputs": [{"name": "scores"}]}).encode()
     [scores] = server.post(f"{MODEL}/infer", asked, {}).json()["outputs"]
     assert (scores["name"], scores["shape"]) == ("scores", [1, POINTS, 3])
-    np.testing.assert_allclose(np.ravel(scores["data"]), wanted(images(1))[0, :, 4:].ravel(), atol=1e-4)
+    np.testing.assert_allclose(np.ravel(scores["data"]), expected_outputs(images(1))[0, :, 4:].ravel(), atol=1e-4)
 
 
 def test_boxes_of_a_picture_are_in_its_own_pixels(server: Server, path: Path, tmp_path: Path) -> None:

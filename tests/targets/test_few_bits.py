@@ -22,7 +22,7 @@ from edgekit.targets.jobs import ConvertedFiles
 from edgekit.targets.onnx import convert as onnx_target
 from edgekit.targets.openvino import convert as openvino_target
 from edgekit.targets.tflite import convert as tflite_target
-from tests.runner.conftest import Made, manifest_for, members_for
+from tests.runner.conftest import ModelFiles, manifest_for, members_for
 
 CONVERT = {"tflite": tflite_target.convert, "openvino": openvino_target.convert, "onnx": onnx_target.convert}
 INPUTS = np.random.default_rng(0).normal(size=(60, 64)).astype(np.float32)
@@ -100,7 +100,7 @@ def test_a_file_of_every_precision_becomes_a_bundle_that_answers(precision: str,
     files, _, _ = made(folder, "tflite", precision, INPUTS)
     content = {name: (tmp_path / f"{precision}-tflite" / name).read_bytes() for name in files.names}
     scores = evaluate.torch_outputs(folder, INPUTS[:8])
-    model = Made("tflite", content, files.input, files.outputs[0], float(np.ptp(scores)) / 4)
+    model = ModelFiles("tflite", content, files.input, files.outputs[0], float(np.ptp(scores)) / 4)
     raw, labels = RawSpec("vector", (64,), "float32"), [str(place) for place in range(scores.shape[1])]
     manifest = manifest_for(model, raw=raw, preprocess=[], labels=labels)
     bundle.write(tmp_path / "made.edge.zip", manifest, members_for(model, INPUTS[:8], scores))

@@ -20,7 +20,7 @@ from edgekit.targets.jobs import ConvertedFiles
 from edgekit.targets.onnx import convert as onnx_convert
 from edgekit.targets.openvino import convert as openvino_convert
 from edgekit.targets.openvino.rewrites import HALVED
-from tests.runner.conftest import Made, manifest_for, members_for
+from tests.runner.conftest import ModelFiles, manifest_for, members_for
 
 CONVERT: dict[str, Any] = {"onnx": onnx_convert, "openvino": openvino_convert}
 CHANNELS = [
@@ -112,7 +112,7 @@ def test_a_bundle_of_it_proves_itself_and_answers(
     x = floats(CHANNELS)
     scores = np.concatenate([before.run(each[None]) for each in x])
     content = {name: (home / "folded" / name).read_bytes() for name in folded.names}
-    made = Made(target, content, folded.input, folded.outputs[0], 1e-3)
+    made = ModelFiles(target, content, folded.input, folded.outputs[0], 1e-3)
     fields = {"raw": RawSpec("image", PICTURES.shape[1:], "uint8"), "preprocess": CHANNELS}
     labels = [f"class {place}" for place in range(scores.shape[1])]
     manifest = manifest_for(made, labels=labels, **fields)

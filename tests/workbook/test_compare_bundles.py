@@ -10,13 +10,13 @@ import pytest
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle import Bundle
 from edgekit.workbook.reproduce import ReproductionReport, compare_members
-from tests.runner.conftest import NCHW, SCORES, Made, manifest_for, members_for, reference, samples
+from tests.runner.conftest import NCHW, SCORES, ModelFiles, manifest_for, members_for, reference, samples
 
 MEMBERS = 4
 
 
 def write_bundle(folder: Path, model: bytes = b"weights", **changes: Any) -> Bundle:
-    network = Made("onnx", {"model.onnx": model}, NCHW, SCORES, 1e-4)
+    network = ModelFiles("onnx", {"model.onnx": model}, NCHW, SCORES, 1e-4)
     images = samples(4)
     path = folder / "made.edge.zip"
     bundles.write(path, manifest_for(network, **changes), members_for(network, images, reference(images)))

@@ -24,7 +24,7 @@ If nothing arrives for `SILENCE_S`, it ends the measurement. A measurement waits
 NOT_FOUND = 127
 IN_ANOTHER_STATE = 4
 SYNTAX = b"SyntaxError"
-DESK = "desk"
+FLEET_FOLDER = "fleet"
 """The folder in a device's home for what a workstation sends: the runner and packages."""
 
 
@@ -72,7 +72,7 @@ class Edgerun:
 
     @property
     def _path(self) -> str:
-        return f"{self._facts.home}/{DESK}/{self._runner}.pyz"
+        return f"{self._facts.home}/{FLEET_FOLDER}/{self._runner}.pyz"
 
     @property
     def _home(self) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from edgekit.fleet.devices.commands import DESK, remote_program
+from edgekit.fleet.devices.commands import FLEET_FOLDER, remote_program
 from edgekit.fleet.devices.device_errors import DeviceError, Unreachable
 from edgekit.fleet.devices.facts import DeviceRelease, HelloFacts, ReleaseStatus
 from edgekit.fleet.devices.session import DeviceSession
@@ -84,7 +84,7 @@ async def temporary_bundles(
                 continue
             for name, file in each.files.items():
                 await put_file(session, hello, file, f"temporary/{token}/{name}")
-            paths.append(str(home / DESK / "temporary" / token / f"{each.bundle.sha256}{BUNDLE}"))
+            paths.append(str(home / FLEET_FOLDER / "temporary" / token / f"{each.bundle.sha256}{BUNDLE}"))
         yield paths
     except Unreachable:  # a measurement on the device at least a day later removes the files
         raise

@@ -26,7 +26,7 @@ from edgekit.runner.postprocess.detection import Detection
 from edgekit.runner.postprocess.embedding import Embedding
 from edgekit.runner.postprocess.multi_label import MultiLabel
 from edgekit.runner.postprocess.regression import Regression
-from tests.runner.conftest import LABELS, NCHW, SCORES, Made, manifest_for
+from tests.runner.conftest import LABELS, NCHW, SCORES, ModelFiles, manifest_for
 
 RNG_SEED = 8
 IDENTITY = "0123456789abcdef" * 4
@@ -37,7 +37,7 @@ def edgekit(*arguments: object) -> Result:
 
 
 def manifest(**changes: Any) -> Manifest:
-    bundle_manifest = manifest_for(Made("onnx", {"model.onnx": b""}, NCHW, SCORES, 1e-4))
+    bundle_manifest = manifest_for(ModelFiles("onnx", {"model.onnx": b""}, NCHW, SCORES, 1e-4))
     return replace(bundle_manifest, **changes)
 
 

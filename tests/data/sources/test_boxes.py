@@ -24,7 +24,7 @@ from edgekit.runner.preprocess import transform
 from tests.data import odd_files
 from tests.data.boxed import CLASSES, WRITERS, scenes
 from tests.runner.conftest import npy
-from tests.runner.test_several_outputs import INPUT, ONLY, OUTPUTS, POINTS, files, images, manifest, wanted
+from tests.runner.test_several_outputs import INPUT, ONLY, OUTPUTS, POINTS, expected_outputs, files, images, manifest
 
 TASK = "detection"
 
@@ -153,7 +153,7 @@ def test_every_file_gets_the_evaluations_own_boxes(
     samples = {x.tobytes(): x for split in (data.train, data.calibration, data.validation, data.test) for x in split.x}
     options_ = BoxOptions(0.2, 0.5, 100)
     decode = Decoder((32, 48), POINTS, options_)
-    golden = {"i.npy": npy(images(2)), "o.npy": npy(wanted(images(2)).astype(np.float32))}
+    golden = {"i.npy": npy(images(2)), "o.npy": npy(expected_outputs(images(2)).astype(np.float32))}
     path = tmp_path / "b.edge.zip"
     bundle.write(path, manifest(target, content, raw=raw, boxes=options_._asdict()), {**content, **golden})
     asked = ("--json", "--no-trial", "--threads", "1", "--interpreter", ONLY[target][0])

@@ -20,7 +20,7 @@ from edgekit.runner import bundle, load
 from edgekit.runner.backends import openvino
 from edgekit.runner.bundle import read
 from edgekit.runner.errors import BackendError, InputError, SelftestError
-from tests.runner.conftest import NCHW, SCORES, Made, WriteBundle, onnx_model, reference, samples
+from tests.runner.conftest import NCHW, SCORES, ModelFiles, WriteBundle, onnx_model, reference, samples
 
 pytestmark = pytest.mark.processes
 
@@ -131,7 +131,9 @@ def test_the_fastest_wins_and_a_tie_goes_to_the_usual_one_with_fewest_threads() 
 
 
 def test_one_that_answers_wrongly_is_left_out(write_bundle: WriteBundle) -> None:
-    other = Made("onnx", {"model.onnx": onnx_model(bias=np.array([9.0, 0.0, 0.0], np.float32))}, NCHW, SCORES, 1e-4)
+    other = ModelFiles(
+        "onnx", {"model.onnx": onnx_model(bias=np.array([9.0, 0.0, 0.0], np.float32))}, NCHW, SCORES, 1e-4
+    )
     path = write_bundle(other)
     with pytest.raises(SelftestError, match=r"onnxruntime outputs differ.*openvino outputs differ"):
         load(path)
@@ -227,19 +229,21 @@ def test_what_an_interpreter_started_goes_with_it(
     assert gone(int(note.read_text()))
 
 
-def test_a_really_broken_model_that_was_recorded_correctly(write_bundle: WriteBundle, made: dict[str, Made]) -> None:
+def test_a_really_broken_model_that_was_recorded_correctly(
+    write_bundle: WriteBundle, models: dict[str, ModelFiles]
+) -> None:
     """Digests hold, the content does not: mutated files on the real interpreter are refused or proven, never wrong.
 
     By LiteRT alone: that another one is tried where the first dies is in test_crash.py.
     """
-    good = made["tflite"].files["model.tflite"]
+    good = models["tflite"].files["model.tflite"]
     random = np.random.default_rng(4)
     refused = 0
     for _ in range(6):
         bad = bytearray(good)
         for position in random.integers(0, len(bad), 24):
             bad[position] = random.integers(0, 256)
-        path = write_bundle(replace(made["tflite"], files={"model.tflite": bytes(bad)}))
+        path = write_bundle(replace(models["tflite"], files={"model.tflite": bytes(bad)}))
         try:
             model = load(path, threads=1, interpreter="litert")
         except (BackendError, SelftestError):

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.runner import flat
-from tests.runner.conftest import bundles, made, write_bundle
+from tests.runner.conftest import bundles, models, write_bundle
 from tests.serve.export import detectors
 
-__all__ = ["bundles", "made", "write_bundle"]
+__all__ = ["bundles", "models", "write_bundle"]
 
 
 @pytest.fixture(scope="session")

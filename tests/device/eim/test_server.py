@@ -75,7 +75,7 @@ def test_clients_have_shared_memory_of_their_own(kinds: dict[str, Path], tmp_pat
         assert not blocks(process) and not (tmp_path / "s").exists()
 
 
-def test_it_stays_for_other_clients_if_told_so(kinds: dict[str, Path], tmp_path: Path) -> None:
+def test_it_stays_for_other_clients_with_that_option(kinds: dict[str, Path], tmp_path: Path) -> None:
     with running(kinds["vector"], tmp_path / "s", "--stay") as process:
         for _ in range(3):
             with Client(tmp_path / "s") as client:
@@ -234,7 +234,7 @@ def test_a_bundle_that_cannot_be_opened_is_the_answer_to_hello(
     assert code in (4, 8) and error == f"edgerun: {answer['error']}\n"
 
 
-def test_without_shared_memory_clients_are_told_why(kinds: dict[str, Path], tmp_path: Path) -> None:
+def test_without_shared_memory_clients_get_the_reason(kinds: dict[str, Path], tmp_path: Path) -> None:
     code = (
         "import sys; from edgekit.device.eim import shared_memory; shared_memory.FOLDER = '/proc/absent'; "
         "from edgekit.runner.cli import main; sys.exit(main())"

@@ -78,7 +78,7 @@ def test_the_firmware_s_bits(
     assert (found.throttled, found.under_voltage, found.throttled_since_boot) == (throttled, under_voltage, before)
 
 
-def test_vcgencmd_is_asked_where_the_kernel_has_no_file(tmp_path: Path) -> None:
+def test_vcgencmd_is_used_where_the_kernel_has_no_file(tmp_path: Path) -> None:
     root = pi(tmp_path)
     (root / health.FIRMWARE).unlink()
     command = root / health.VCGENCMD[0]

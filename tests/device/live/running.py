@@ -46,10 +46,10 @@ class Live:
             start_new_session=True, cwd=folder,
         )  # fmt: skip
         self.out: list[str] = []
-        self.said: list[str] = []
+        self.errors: list[str] = []
         self._readers = [
             threading.Thread(target=_collect, args=(stream, lines), daemon=True)
-            for stream, lines in ((self.process.stdout, self.out), (self.process.stderr, self.said))
+            for stream, lines in ((self.process.stdout, self.out), (self.process.stderr, self.errors))
         ]
         for reader in self._readers:
             reader.start()
@@ -58,15 +58,15 @@ class Live:
         """Wait until something is so, and return it."""
         deadline = time.monotonic() + PATIENCE_S
         while not (value := _quietly(true)):
-            assert self.process.poll() is None, self.said
-            assert time.monotonic() < deadline, (self.said, self.out[-3:])
+            assert self.process.poll() is None, self.errors
+            assert time.monotonic() < deadline, (self.errors, self.out[-3:])
             time.sleep(0.02)
         return value
 
     @property
     def port(self) -> int:
         """Of the page."""
-        line = self.until(lambda: next(each for each in self.said if "page: http" in each))
+        line = self.until(lambda: next(each for each in self.errors if "page: http" in each))
         return int(re.findall(r"page: http://[^ ]*:(\d+)/", line)[0])
 
     def ask(self, path: str, method: str = "GET", body: str | None = None, **headers: str) -> http.client.HTTPResponse:

@@ -36,7 +36,7 @@ def answers(path: Path) -> dict[str, list[dict[str, Any]]]:
 def test_frames_at_once_give_the_same_answers_in_the_same_order(
     colours: Path, film: Path, home: Path, tmp_path: Path
 ) -> None:
-    said, written = {}, {}
+    events_by_parallel, written = {}, {}
     for parallel in (1, 3):
         config, record = tmp_path / "live.json", tmp_path / f"{parallel}.jsonl"
         sources = {name: {"from": str(film), "realtime": False} for name in ("left", "right", "yard")}
@@ -46,9 +46,9 @@ def test_frames_at_once_give_the_same_answers_in_the_same_order(
         assert done.returncode == 0, done.stderr
         written[parallel] = answers(record)
         events = [json.loads(line) for line in done.stdout.splitlines()]
-        said[parallel] = sorted((each["source"], each["frame"], each["kind"]) for each in events)
+        events_by_parallel[parallel] = sorted((each["source"], each["frame"], each["kind"]) for each in events)
         assert ("3 frames at once" in done.stderr) == (parallel == 3)
-    assert written[1] == written[3] and said[1] == said[3]
+    assert written[1] == written[3] and events_by_parallel[1] == events_by_parallel[3]
     for name, each in written[3].items():
         assert [answer["number"] for answer in each] == list(range(30)), name
 
@@ -121,7 +121,7 @@ def test_one_processor_answers_one_frame_at_a_time(colours: Path) -> None:
     try:
         os.sched_setaffinity(0, {min(usable)})
         assert len(copies.choose([model], sources=4, count=None)) == 1
-        assert len(copies.choose([model], sources=4, count=3)) == 3, "if it is asked for"
+        assert len(copies.choose([model], sources=4, count=3)) == 3, "if the configuration says so"
     finally:
         os.sched_setaffinity(0, usable)
     assert len(copies.choose([model], sources=1, count=3)) == 1, "never more than there are sources"

@@ -158,9 +158,9 @@ def test_bad_input_is_one_line(
     monkeypatch.setenv("EDGERUN_HOME", str(home))
     code = cli.main(["live", *(word.format(**values) for word in words), "--no-trial"])
     taken.close()
-    out, said = capfd.readouterr()
-    assert code == (7 if name == "record" else 4), said
-    assert len(said.splitlines()) == 1 and message in said, said
+    out, errors = capfd.readouterr()
+    assert code == (7 if name == "record" else 4), errors
+    assert len(errors.splitlines()) == 1 and message in errors, errors
     assert out == ""
 
 
@@ -170,15 +170,15 @@ def test_a_film_that_breaks_is_an_error(colours: Path, film: Path, live: Callabl
     os.kill(running.children()[0], signal.SIGKILL)
     assert running.process.wait(30) == 4
     running.stop()
-    assert "red.mp4: ffmpeg was ended by SIGKILL" in running.said[-1]
+    assert "red.mp4: ffmpeg was ended by SIGKILL" in running.errors[-1]
 
 
-def test_what_is_lost_is_said_once(colours: Path, film: Path, home: Path) -> None:
+def test_lost_events_are_reported_once(colours: Path, film: Path, home: Path) -> None:
     rule = ("--rule", "label=red", "--rule", "label=blue", "--no-realtime")
     done = run(home, colours, "--from", film, *rule, "--to", "command:false", "--record", "/dev/full")
-    said = sorted(line for line in done.stderr.splitlines() if "No space" in line or "exit code 1" in line)
-    assert said[0].startswith("edgerun: record: /dev/full: ") and len(said) == 2, done.stderr
-    assert said[1] == "edgerun: sink command false: an event failed: ended with exit code 1"
+    lines = sorted(line for line in done.stderr.splitlines() if "No space" in line or "exit code 1" in line)
+    assert lines[0].startswith("edgerun: record: /dev/full: ") and len(lines) == 2, done.stderr
+    assert lines[1] == "edgerun: sink command false: an event failed: ended with exit code 1"
 
 
 def test_it_ends_soon_and_leaves_no_process(colours: Path, film: Path, live: Callable[..., Live]) -> None:
@@ -238,8 +238,8 @@ def test_a_release_that_stalls_goes_back(tmp_path: Path, film: Path) -> None:
     watching = Watch(device, "--confirm-after", 60, "--", sys.executable, "-m", "edgekit.runner", *words)
     try:
         watching.until(lambda: state(device) == ("confirmed", 1))
-        assert watching.said.count("release 2: the program ended with exit code 5") == 3
-        watching.until(lambda: "seen on: red" in watching.said.rpartition("release 1: starting")[2])
+        assert watching.output.count("release 2: the program ended with exit code 5") == 3
+        watching.until(lambda: "seen on: red" in watching.output.rpartition("release 1: starting")[2])
     finally:
         watching.process.terminate()
         watching.process.wait(30)

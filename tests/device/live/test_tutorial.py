@@ -68,7 +68,7 @@ class Pi:
 
     def as_here(self, text: str) -> str:
         """A command or file of the page with the film and the broker of this test."""
-        for said, meant in (
+        for written, meant in (
             ("v4l2:/dev/video0", "door.mp4"),
             ("homeassistant.local", f"127.0.0.1:{self.broker.port}"),
             ("--page 8080", "--page 0"),
@@ -77,7 +77,7 @@ class Pi:
             ("edge/bin/python", sys.executable),
             ("/home/pi", str(self.folder)),
         ):
-            text = text.replace(said, meant)
+            text = text.replace(written, meant)
         return text
 
     @property
@@ -178,7 +178,7 @@ def publishes(pi: Pi, command: str) -> None:
     pi.browser.picture(pi.folder / "live-page.png", whole=False)  # as in docs/assets
     run.until(lambda: len(events(pi)) == 2)
     assert run.stop(signal.SIGINT)[0] == 0
-    assert PASSWORD not in "\n".join([*run.said, *run.out])
+    assert PASSWORD not in "\n".join([*run.errors, *run.out])
     assert [(event["kind"], event["label"]) for event in events(pi)] == [("on", "person"), ("off", "person")]
     announced = [each for each in pi.assistant.messages if each[0].startswith("homeassistant/")]
     configs = {topic.split("/")[1]: json.loads(payload) for topic, payload, _ in announced}

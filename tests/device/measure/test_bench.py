@@ -62,7 +62,7 @@ def test_a_figure_carries_where_it_was_taken() -> None:
     assert all(machine[key] for key in ("cpu", "machine", "python"))
 
 
-def test_what_is_told_apart_is_opened_anew_in_rotating_order() -> None:
+def test_compared_variants_are_opened_again_in_rotating_order() -> None:
     heard: list[str] = []
     done: list[int] = []
 

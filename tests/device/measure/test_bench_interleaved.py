@@ -82,11 +82,11 @@ def test_what_answers_wrongly_is_not_timed(
 ) -> None:
     wrong = device.wrong(tmp_path / "wrong.edge.zip")
     assert main(bench(two[0], wrong)) == 5
-    said = capsys.readouterr()
+    captured = capsys.readouterr()
     assert (
-        said.out == ""
-        and f"{wrong}: does not give the golden outputs on this device" in said.err
-        and said.err.count("\n") == 1
+        captured.out == ""
+        and f"{wrong}: does not give the golden outputs on this device" in captured.err
+        and captured.err.count("\n") == 1
     )
 
 

@@ -107,12 +107,12 @@ def test_control_c_tells_what_was_measured_so_far(bundles: dict[str, Path]) -> N
             break
     process.send_signal(signal.SIGINT)
     try:
-        told, complaint = process.communicate(timeout=30)
+        output, errors = process.communicate(timeout=30)
     finally:
         process.kill()
-    assert process.returncode == 130 and "Traceback" not in complaint
-    assert complaint.strip().splitlines()[-1] == "edgerun: interrupted"
-    assert "cut short after" in told and "of 1200 windows" in told and "load  " in told
+    assert process.returncode == 130 and "Traceback" not in errors
+    assert errors.strip().splitlines()[-1] == "edgerun: interrupted"
+    assert "cut short after" in output and "of 1200 windows" in output and "load  " in output
 
 
 @pytest.mark.parametrize(("last", "windows"), [(170, 3), (5, 0)])

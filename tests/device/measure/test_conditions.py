@@ -1,4 +1,4 @@
-"""What else went on: read off this machine with a real neighbour on it, and off machines laid out as trees of files."""
+"""Other load on the machine: seen here with a real busy process, and on machines imitated by trees of files."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_a_busy_neighbour_is_seen_for_as_much_as_it_takes() -> None:
     seen = watch.result()
     assert seen.others_share is not None
     assert seen.others_share * seen.seconds * len(CORES) > took_s - 0.1 > 0.8
-    told = any("other processes took" in words for words in noise_reasons(seen))
-    assert told is (seen.others_share > conditions.MAX_OTHERS_SHARE)  # of sixty cores, one neighbour is not much
+    is_reported = any("other processes took" in words for words in noise_reasons(seen))
+    assert is_reported is (seen.others_share > conditions.MAX_OTHERS_SHARE)  # of sixty cores, one neighbour is not much
 
 
 def test_a_childs_time_is_ones_own_where_children_do_the_work() -> None:
@@ -88,9 +88,9 @@ def test_what_the_kernel_counted_becomes_shares(tmp_path: Path) -> None:
     assert seen.others_share == pytest.approx(0.30 / seen.seconds, abs=0.02)
     assert seen.steal_share == pytest.approx(0.05 / seen.seconds)
     assert seen.quota_stops == 3 and seen.governor == "schedutil"
-    told = "; ".join(noise_reasons(seen))
+    reasons = "; ".join(noise_reasons(seen))
     for words in ("other processes took", "the hypervisor withheld", "stopped 3 times by the quota"):
-        assert words in told
+        assert words in reasons
 
 
 def test_a_clock_that_changes_is_seen_and_one_that_wakes_up_is_not(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_what_is_not_shown_is_unknown(tmp_path: Path) -> None:
     assert noise_reasons(quiet) == []
 
 
-def test_of_a_short_time_no_share_is_told() -> None:
+def test_no_share_is_reported_for_a_short_time() -> None:
     with ConditionsRecorder() as watch:
         pass
     seen = watch.result()
@@ -159,7 +159,7 @@ def test_noise_is_the_spread_of_the_rounds() -> None:
                         "throttled", "noise")), None),
     ],
 )  # fmt: skip
-def test_each_disturbance_is_told_with_its_figure(change: dict[str, object], words: str | None) -> None:
+def test_each_disturbance_is_reported_with_its_figure(change: dict[str, object], words: str | None) -> None:
     assert noise_reasons(replace(QUIET, **change)) == ([words] if words else [])  # type: ignore[arg-type]
 
 

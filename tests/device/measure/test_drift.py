@@ -1,4 +1,4 @@
-"""What recorded windows prove, and what they do not."""
+"""Drift, growth of memory and throttling: what recorded windows show, and what they do not."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_change_within_the_margin_is_none() -> None:
     assert drift.check_drift(windows(values)).is_present is False
 
 
-def test_what_cannot_be_said_is_not_said() -> None:
+def test_a_trend_without_enough_evidence_is_not_reported() -> None:
     assert drift.check_drift(windows([2.0, 3.0] * 4)).is_present is None
     assert "8 windows, 9 are needed" in drift.check_drift(windows([2.0] * 8)).words
     uneven = drift.check_drift(windows([2.0, 3.0, 2.4] * 6))
@@ -89,7 +89,7 @@ def test_a_clock_that_falls_is_throttling_where_a_governor_rules_it() -> None:
     )
 
 
-def test_steady_growth_is_found_and_told_per_hour() -> None:
+def test_steady_growth_is_found_and_reported_per_hour() -> None:
     leak = [50 * MB + number * MB // 2 for number in range(18)]
     found = drift.check_memory_growth(windows(resident=leak))
     assert found.is_present and found.figures["mb_per_hour"] == pytest.approx(0.5 * 360)

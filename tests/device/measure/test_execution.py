@@ -20,9 +20,9 @@ def test_it_does_what_execute_does_and_the_input_is_made_before(key: str, bundle
     raw = np.random.default_rng(0).integers(0, 256, model.manifest.raw.shape).astype(np.uint8)
     backend: Any = model.backend
     x = np.ascontiguousarray(to_layout(apply(model.manifest.preprocess, raw[None]), model.manifest.input.layout))
-    wanted = model.execute(model.prepare(raw))
+    expected = model.execute(model.prepare(raw))
     call = timed_call(backend, x)
     assert (backend.encode is None) == (key != "tflite-int8")
     backend.encode = None  # a call that converted would now hand over floats
     found = call()
-    assert np.array_equal(found[0], wanted) and found.dtype == np.float32
+    assert np.array_equal(found[0], expected) and found.dtype == np.float32

@@ -1,4 +1,4 @@
-"""Intervals: whether they cover what they should, by simulation, and what they are not fooled by."""
+"""Confidence intervals: their coverage by simulation, and noise that must not mislead them."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def noise(generator: np.random.Generator, rounds: int, kind: str) -> np.ndarray:
 
 @pytest.mark.numerics
 @pytest.mark.parametrize(("rounds", "kind"), [(10, "normal"), (10, "outliers"), (15, "skewed"), (30, "outliers")])
-def test_equals_are_told_apart_no_more_often_than_promised(rounds: int, kind: str) -> None:
+def test_equal_variants_differ_no_more_often_than_promised(rounds: int, kind: str) -> None:
     generator = np.random.default_rng(rounds)
-    tries, told_apart = 250, 0
+    tries, differences = 250, 0
     for _ in range(tries):
         first, second = (np.exp(noise(generator, rounds, kind)) for _ in range(2))
         found = intervals.ratio_interval(rounds_of(first), rounds_of(second), rounds, 0.95)
-        told_apart += found.low > 1 or found.high < 1
-    assert told_apart / tries < 0.09  # 5 % are promised, and 250 tries of exactly that show up to 8.4 % (99 %)
+        differences += found.low > 1 or found.high < 1
+    assert differences / tries < 0.09  # 5 % are promised, and 250 tries of exactly that show up to 8.4 % (99 %)
 
 
 @pytest.mark.numerics
@@ -110,7 +110,7 @@ def test_a_clock_that_stood_still_is_no_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"rounds": 9}, "rounds: got 9; an interval needs at least 10"),
         ({"rounds": 11}, "samples_ms: got 50; give as many for each of the 11 rounds"),
@@ -118,8 +118,8 @@ def test_a_clock_that_stood_still_is_no_error() -> None:
         ({"confidence": 1.0}, "confidence: got 1; use a fraction"),
     ],
 )
-def test_what_gives_no_interval_is_refused(arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_what_gives_no_interval_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         intervals.p50_interval(**{"samples_ms": np.ones(50), "rounds": 10, "confidence": 0.99, **arguments})
 
 
@@ -145,7 +145,7 @@ def an_opening(generator: np.random.Generator, hours: float, instance: float) ->
     return calls + interrupted + own + 0.1 * hours + generator.normal(0, 0.05)
 
 
-def told_apart(generator: np.random.Generator, slower: float, instance: float = 0.004) -> bool:
+def differs(generator: np.random.Generator, slower: float, instance: float = 0.004) -> bool:
     """One comparison with the stage's numbers: 10 openings at a time, until the interval is narrow or 150 are done."""
     config = BenchmarkConfig()
     done: list[np.ndarray] = []
@@ -158,15 +158,15 @@ def told_apart(generator: np.random.Generator, slower: float, instance: float = 
 
 
 @pytest.mark.numerics
-def test_a_variant_is_not_told_apart_from_itself_and_three_percent_are_found() -> None:
+def test_a_variant_does_not_differ_from_itself_and_three_percent_are_found() -> None:
     generator = np.random.default_rng(20)
     tries = 400
-    assert sum(told_apart(generator, 0.0) for _ in range(tries)) <= 0.05 * tries
-    assert sum(told_apart(generator, 0.03) for _ in range(tries // 2)) >= 0.95 * tries // 2
+    assert sum(differs(generator, 0.0) for _ in range(tries)) <= 0.05 * tries
+    assert sum(differs(generator, 0.03) for _ in range(tries // 2)) >= 0.95 * tries // 2
 
 
 @pytest.mark.numerics
-def test_one_opening_each_would_find_differences_that_another_has_not() -> None:
+def test_one_opening_each_would_find_differences_that_do_not_exist() -> None:
     """What the test above would show if rounds of the same two instances were resampled."""
     generator = np.random.default_rng(21)
     found = 0
@@ -186,6 +186,6 @@ def test_one_opening_each_would_find_differences_that_another_has_not() -> None:
         (0.5, 0.8, False), (1.2, 1.6, False), (1.05, 1.6, True),
     ],
 )  # fmt: skip
-def test_rounds_are_added_for_what_is_near_one_and_not_told(low: float, high: float, wide: bool) -> None:
+def test_rounds_are_added_while_the_interval_is_wide_and_near_one(low: float, high: float, wide: bool) -> None:
     assert is_too_wide(low, high, 0.1) is wide
     assert is_too_wide(1 / high, 1 / low, 0.1) is wide

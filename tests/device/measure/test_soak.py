@@ -1,4 +1,4 @@
-"""Calls at a fixed rate: that lateness is seen, and that the load is what was asked for, on a clock without chance."""
+"""Calls at a fixed rate: lateness is noticed and the load is the requested one, on a simulated clock."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def measured(
     return soak.run_soak(call, planned, read_health=lambda: look(clock), clock=clock, sleep=clock.sleep)
 
 
-def test_an_even_load_is_what_was_asked_for() -> None:
+def test_an_even_load_is_the_requested_one() -> None:
     done = measured(lambda number: 0.002)
     assert [each.calls for each in done.windows] == [100] * 10
     assert [each.start_s for each in done.windows] == pytest.approx(range(10))

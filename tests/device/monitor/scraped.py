@@ -1,4 +1,4 @@
-"""What a page of figures says, read by Prometheus's own client library."""
+"""A page of metrics, read by Prometheus's own client library."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def parsed(page: bytes) -> Series:
 
 def value(page: bytes, name: str, **labels: str) -> float:
     """The one sample of that name that has these labels, and maybe others."""
-    wanted = frozenset(labels.items())
-    [found] = [number for (its, has), number in parsed(page).items() if its == name and wanted <= has]
+    labelled = frozenset(labels.items())
+    [found] = [number for (its, has), number in parsed(page).items() if its == name and labelled <= has]
     return found
 
 

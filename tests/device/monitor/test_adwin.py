@@ -41,7 +41,7 @@ def test_it_says_what_the_mean_was_and_is() -> None:
     assert found.change["before"] == pytest.approx(0.8, abs=0.02) and found.change["since"] < 0.75
 
 
-def test_sound_confidences_give_no_alarm() -> None:
+def test_stable_confidences_give_no_alarm() -> None:
     found = ConfidenceMonitor()
     found.take(np.random.default_rng(0).normal(0.8, 0.1, 20_000).clip(0, 1).tolist())
     assert found.change is None

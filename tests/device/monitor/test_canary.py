@@ -1,4 +1,4 @@
-"""The canary: one golden sample of several that is answered otherwise is told until it is answered right."""
+"""The canary: a golden sample with a wrong answer is reported until it is answered correctly."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def canary(tmp_path: Path) -> Canary:
     return Canary(load(other, trial=False))
 
 
-def test_a_vector_that_failed_is_told_until_it_is_answered_right(canary: Canary) -> None:
-    told = []
+def test_a_failed_sample_is_reported_until_it_is_answered_correctly(canary: Canary) -> None:
+    verdicts = []
     for _ in range(2 * canary.vectors):
         canary.run_next()
         assert canary.last is not None
-        told.append(canary.last.ok)
-    assert told == [True] + [False] * (2 * canary.vectors - 1)
+        verdicts.append(canary.last.ok)
+    assert verdicts == [True] + [False] * (2 * canary.vectors - 1)
     assert canary.last is not None and str(canary.last.reason).startswith("golden sample 1: ")
     assert (canary.runs, canary.failures) == (2 * canary.vectors, 2)
     assert not canary.run_all().ok

@@ -29,16 +29,16 @@ def alarms(comparison: Comparison, values: np.ndarray) -> int:
     return found
 
 
-def delay(seed: int, shift: float, most: int, scale: float = 1.0, sound: int = 0) -> bool:
+def delay(seed: int, shift: float, most: int, scale: float = 1.0, good_samples: int = 0) -> bool:
     """Whether the first statistic's change, and no other's, is found within so many samples."""
     rng = np.random.default_rng(seed)
     comparison = Comparison(reference(rng, 2000), 100_000)
-    values = rng.normal(size=(sound + most, STATISTICS))
-    values[sound:, 0] = values[sound:, 0] * scale + shift
+    values = rng.normal(size=(good_samples + most, STATISTICS))
+    values[good_samples:, 0] = values[good_samples:, 0] * scale + shift
     for begun in range(0, len(values), 64):
         comparison.take(values[begun : begun + 64])
         if any(each.evidence[:, 0].max() >= ALARM for each in comparison.latest if each):
-            return begun >= sound
+            return begun >= good_samples
     return False
 
 
@@ -57,8 +57,8 @@ def test_a_shift_is_found_within_the_promised_samples(shift: float, most: int) -
 
 
 @pytest.mark.numerics
-def test_a_shift_is_found_after_many_sound_samples_as_well() -> None:
-    assert sum(delay(seed, 1.0, 512, sound=2368) for seed in range(20)) > 10
+def test_a_shift_is_found_after_many_good_samples_as_well() -> None:
+    assert sum(delay(seed, 1.0, 512, good_samples=2368) for seed in range(20)) > 10
 
 
 def test_a_change_of_spread_alone_is_found() -> None:
@@ -78,12 +78,12 @@ def test_neighbours_that_are_alike_cause_no_more(rho: float) -> None:
     assert alarms(comparison, likeness(rho, 100_000, seed=3)) <= 1
 
 
-def begun_anew(known: Reference, values: np.ndarray, said: np.ndarray | None = None) -> int:
-    """How many alarms there are, where a new stream begins behind each."""
+def alarms_of_new_streams(known: Reference, values: np.ndarray, classes: np.ndarray | None = None) -> int:
+    """Count the alarms, where a new stream begins after each."""
     found, comparison = 0, Comparison(known, 100_000)
     for begun in range(0, len(values), 32):
         part = slice(begun, begun + 32)
-        comparison.take(values[part], None if said is None else said[part])
+        comparison.take(values[part], None if classes is None else classes[part])
         latest = [each for each in comparison.latest if each]
         if max(max(each.evidence.max(), each.class_evidence.max(initial=0)) for each in latest) >= ALARM:
             found, comparison = found + 1, Comparison(known, 100_000)
@@ -91,35 +91,35 @@ def begun_anew(known: Reference, values: np.ndarray, said: np.ndarray | None = N
 
 
 @pytest.mark.numerics
-def test_a_slow_walk_under_noise_causes_few() -> None:
+def test_a_slow_drift_under_noise_causes_few_alarms() -> None:
     found = 0
     for seed in range(8):
         known = reference(np.random.default_rng(seed), 1000)
         noise = np.random.default_rng(seed + 120).normal(size=(5_000, STATISTICS))
-        found += begun_anew(known, (likeness(0.99, 5_000, seed + 210) + noise) / 2**0.5)
-    assert found <= 8  # where noise hides it, the first windows of a walk are not to be told from a shift
+        found += alarms_of_new_streams(known, (likeness(0.99, 5_000, seed + 210) + noise) / 2**0.5)
+    assert found <= 8  # where noise hides it, the first windows of a slow drift look like a shift
 
 
 def in_runs(samples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Samples of ten classes, each for 50 samples on average, which explain a third of every statistic; answers."""
     rng = np.random.default_rng(seed)
     change = rng.random(samples) < 1 / 50
-    said = rng.integers(0, 10, change.sum() + 1)[change.cumsum()]
+    classes = rng.integers(0, 10, change.sum() + 1)[change.cumsum()]
     means = np.random.default_rng(0).normal(size=(10, STATISTICS))
     means = (means - means.mean(axis=0)) / means.std(axis=0)
-    values = means[said] / 3**0.5 + rng.normal(size=(samples, STATISTICS)) * (2 / 3) ** 0.5
-    return values, said[:, None] == np.arange(10)
+    values = means[classes] / 3**0.5 + rng.normal(size=(samples, STATISTICS)) * (2 / 3) ** 0.5
+    return values, classes[:, None] == np.arange(10)
 
 
 @pytest.mark.numerics
 def test_classes_in_runs_cause_at_most_one_alarm_in_10_000_samples() -> None:
     known = reference(np.random.default_rng(7), 1000, {str(label): 100 for label in range(10)})
     known = known._replace(quantiles=np.quantile(in_runs(50_000, 99)[0], LEVELS, axis=0).T)
-    assert sum(begun_anew(known, *in_runs(5_000, seed)) for seed in range(8)) <= 4
+    assert sum(alarms_of_new_streams(known, *in_runs(5_000, seed)) for seed in range(8)) <= 4
 
 
 def test_a_change_that_narrows_what_is_seen_is_found_as_soon() -> None:
-    assert sum(delay(seed, 3.0, 128, scale=0.1, sound=640) for seed in range(20)) > 10
+    assert sum(delay(seed, 3.0, 128, scale=0.1, good_samples=640) for seed in range(20)) > 10
 
 
 def test_a_large_change_is_found_within_32_samples_once_the_stream_is_known() -> None:
@@ -133,7 +133,7 @@ def test_a_large_change_is_found_within_32_samples_once_the_stream_is_known() ->
     assert found > 5
 
 
-def test_nothing_is_said_of_32_samples_of_a_stream_that_nobody_knows() -> None:
+def test_32_samples_of_an_unknown_stream_give_no_verdict() -> None:
     comparison = Comparison(reference(np.random.default_rng(0), 2000), 100_000)
     comparison.take(np.random.default_rng(1).normal(3, 1, size=(32, STATISTICS)))
     assert comparison.latest[0] is not None and comparison.latest[0].evidence.max() < ALARM
@@ -175,8 +175,8 @@ def shares(counts: dict[str, int], probabilities: list[float], samples: int, see
     """Evidence of each class after so many samples."""
     rng = np.random.default_rng(seed)
     comparison = Comparison(reference(rng, sum(counts.values()), counts), 100_000)
-    said = rng.choice(len(probabilities), samples, p=probabilities)[:, None] == np.arange(len(probabilities))
-    comparison.take(rng.normal(size=(samples, STATISTICS)), said)
+    classes = rng.choice(len(probabilities), samples, p=probabilities)[:, None] == np.arange(len(probabilities))
+    comparison.take(rng.normal(size=(samples, STATISTICS)), classes)
     worst = np.max([each.class_evidence for each in comparison.latest if each], axis=0)
     return dict(zip(comparison.labels, worst.tolist()))
 

@@ -287,9 +287,9 @@ class TestPredict:
             process.stdin.flush()
             answers = [process.stdout.readline() for _ in range(3)]
             process.terminate()
-            said = process.stderr.read().decode()
+            errors = process.stderr.read().decode()
         assert process.returncode == 143 and all(answers)
-        assert said.splitlines()[-1] == "edgerun: terminated" and "Traceback" not in said
+        assert errors.splitlines()[-1] == "edgerun: terminated" and "Traceback" not in errors
         assert read(report)["answered"] == 3
 
     @pytest.mark.parametrize(

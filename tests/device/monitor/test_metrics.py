@@ -134,8 +134,8 @@ def test_a_new_version_every_minute_for_years_does_not_grow_it(path: Path) -> No
     assert len(page) < size + 1000
 
 
-class Told:
-    """Another observer, with figures of its own."""
+class OwnMetrics:
+    """An observer with its own metrics."""
 
     def __init__(self, families: Any) -> None:
         self.figures = families
@@ -153,13 +153,15 @@ def test_figures_of_other_observers_are_shown_with_the_models_labels(path: Path)
     problems: list[str] = []
     metrics = Metrics(on_problem=problems.append)
     model = opened(path, metrics)
-    model.observers.add(Told(lambda: [Family("edgekit_health", "gauge", "Is it right?", [("", {"why": "dark"}, 1)])]))
-    model.observers.add(Told(lambda: 1 / 0))
+    model.observers.add(
+        OwnMetrics(lambda: [Family("edgekit_health", "gauge", "Is it right?", [("", {"why": "dark"}, 1)])])
+    )
+    model.observers.add(OwnMetrics(lambda: 1 / 0))
     for _ in range(2):
         page = metrics.text()
         assert value(page, "edgekit_health", model="tiny", version="1.2.0", why="dark") == 1
         assert value(page, f"{REQUESTS}_count") == 0
-    assert problems == ["metrics: Told gave no metrics (ZeroDivisionError: division by zero)"]
+    assert problems == ["metrics: OwnMetrics gave no metrics (ZeroDivisionError: division by zero)"]
     model.observers.close()
     assert "edgekit_health" not in names(metrics.text())
 
@@ -188,7 +190,7 @@ def test_a_place_that_is_none_is_refused_and_says_what_is_one(path: Path, where:
         opened(path, where)
 
 
-def test_nothing_of_it_is_imported_unless_it_is_asked_for(path: Path) -> None:
+def test_nothing_of_it_is_imported_by_default(path: Path) -> None:
     code = (
         "import sys; from edgekit.runner import load; load(sys.argv[1], trial=False); "
         "print([name for name in sys.modules if name in ('http.server', 'edgekit.device.monitor.metrics')])"

@@ -1,4 +1,4 @@
-"""Is it still right? For every task and every kind of sample: sound streams are, changed ones are not, in words."""
+"""The monitor, for every task and kind of sample: unchanged streams are healthy, and changes are named in words."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def monitor(name: str, samples: int = 1000, every_s: float = 0.0) -> Monitor:
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_task_and_kind_is_watched(name: str) -> None:
-    sound, moved = monitor(name), monitor(name)
-    sound.observe(*stream(sound.manifest, 512, seed=1))
-    assert sound.verdict().level == "healthy", sound.verdict()
-    assert sound.verdict().samples == 512
+    healthy, moved = monitor(name), monitor(name)
+    healthy.observe(*stream(healthy.manifest, 512, seed=1))
+    assert healthy.verdict().level == "healthy", healthy.verdict()
+    assert healthy.verdict().samples == 512
     moved.observe(*stream(moved.manifest, 512, seed=1, shift=2.0))
     if name not in ("classification", "segmentation", "audio", "window", "vector", "picture", "text", "tensors"):
         assert moved.verdict().level == "warning", moved.verdict()  # to the others a common shift is none
-    text = json.dumps(sound.sketch())
-    assert len(text) < 300 * len(sound.reference.names) + 1000
+    text = json.dumps(healthy.sketch())
+    assert len(text) < 300 * len(healthy.reference.names) + 1000
 
 
 def changed(name: str, change: object) -> Verdict:
@@ -63,14 +63,14 @@ def changed(name: str, change: object) -> Verdict:
         ("text", lambda x: np.where(np.arange(12) < 3, x, 0), "shorter"),
     ],
 )
-def test_what_changed_is_said_in_words(name: str, change: object, words: str) -> None:
+def test_a_change_is_reported_in_words(name: str, change: object, words: str) -> None:
     verdict = changed(name, change)
     assert verdict.level == "warning"
     assert words in " ".join(each.text for each in verdict.findings if each.alarm)
     assert verdict.reason.startswith(verdict.findings[0].text)
 
 
-def test_less_sure_answers_are_found_and_said() -> None:
+def test_less_confident_answers_are_found_and_reported() -> None:
     found = monitor("classification")
     samples, outputs = stream(found.manifest, 512, seed=1)
     found.observe(samples, outputs * 0.4)
@@ -93,7 +93,7 @@ def test_a_verdict_waits_for_64_samples() -> None:
     assert (found.verdict().level, found.verdict().health) == ("healthy", 0)
 
 
-def test_one_by_one_is_as_all_at_once() -> None:
+def test_samples_one_by_one_give_the_verdict_of_all_at_once() -> None:
     one, all_ = monitor("raw"), monitor("raw")
     samples, outputs = stream(one.manifest, 200, seed=1)
     for raw, output in zip(samples, outputs):
@@ -183,7 +183,7 @@ def test_a_loaded_bundle_watches_itself(watched: Path) -> None:
     assert verdict.level == "warning" and "darker" in " ".join(each.text for each in verdict.findings)
 
 
-def test_nothing_is_watched_unless_it_is_asked_for(watched: Path) -> None:
+def test_nothing_is_monitored_by_default(watched: Path) -> None:
     model = load(watched, trial=False)
     assert model.monitor is None and not model.observers
 
@@ -204,10 +204,10 @@ def test_what_cannot_watch_is_refused_before_anything_is_measured(
 ) -> None:
     """The trial takes half a minute on a small board."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    said: list[str] = []
+    messages: list[str] = []
     with pytest.raises((InputError, ResourceError)):
-        load(bundles["onnx"], on_progress=lambda line, lasting: said.append(line), **what)
-    assert said == []
+        load(bundles["onnx"], on_progress=lambda line, lasting: messages.append(line), **what)
+    assert messages == []
 
 
 def test_golden_vectors_are_answered_while_the_model_is_used(watched: Path) -> None:

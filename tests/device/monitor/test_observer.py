@@ -14,7 +14,7 @@ from tests.runner import flat
 
 
 class Broken:
-    """Raises whatever it is told."""
+    """An observer whose methods all raise."""
 
     def answered(self, raw: Any, outputs: Any, prediction: Any) -> None:
         raise ValueError("broken")

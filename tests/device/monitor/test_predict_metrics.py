@@ -64,21 +64,21 @@ def test_a_stream_is_scraped_while_it_runs(tmp_path: Path) -> None:
         env=flat.buffered(),
     ) as process:
         assert process.stdin and process.stdout and process.stderr
-        told = re.search(rb"^edgerun: metrics at (http://127\.0\.0\.1:\d+/metrics)$", process.stderr.readline())
-        assert told
+        address = re.search(rb"^edgerun: metrics at (http://127\.0\.0\.1:\d+/metrics)$", process.stderr.readline())
+        assert address
         process.stdin.write(sound[:8000])
         process.stdin.flush()
         answers = [json.loads(process.stdout.readline()) for _ in range(6)]
-        with urlopen(told[1].decode()) as answer:
+        with urlopen(address[1].decode()) as answer:
             page = answer.read()
-        rest, said = process.communicate(sound[8000:], timeout=60)
-    assert process.returncode == 0 and b"Traceback" not in said
+        rest, errors = process.communicate(sound[8000:], timeout=60)
+    assert process.returncode == 0 and b"Traceback" not in errors
     assert len(answers) + len(rest.splitlines()) == 11
     assert value(page, REQUESTS) == value(page, PARTS, part="queue") == value(page, PARTS, part="execute") == 6
     assert value(page, "edgekit_dropped_total") == 0
 
 
-def test_two_processes_on_one_port_are_told_apart(tmp_path: Path) -> None:
+def test_a_second_process_on_the_same_port_is_an_error(tmp_path: Path) -> None:
     bundle = recordings.sound_bundle(tmp_path / "sound.edge.zip", 400)
     command = [*RUNNER, str(bundle), "--stream", "s16le", "--no-trial", "--metrics"]
     with subprocess.Popen([*command, "127.0.0.1:0"], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -107,5 +107,5 @@ def test_a_place_that_will_not_do_ends_it_before_anything_is_read(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["predict", "no bundle", "no file", "--metrics", where]) == 4
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.startswith("edgerun: metrics: ") and said.err.count("\n") == 1
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.startswith("edgerun: metrics: ") and captured.err.count("\n") == 1

@@ -1,4 +1,4 @@
-"""What a bundle says of validation: ranks in it, its size, and what is refused of it."""
+"""The reference of a bundle for the monitor: ranks in it, its size, and what is refused."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_ranks_of_the_reference_itself_are_even() -> None:
     samples, outputs = stream(made, 300, 0)
     read = reference.parse_reference(reference.build_reference(made, samples, outputs), made)
     ranks = read.ranks(np.concatenate([samples, np.zeros((300, 4))], axis=1, dtype=np.float64))[:, :5]
-    wanted = (samples.argsort(axis=0).argsort(axis=0) + 1) / 301
-    assert np.abs(ranks - wanted).max() < 0.02
+    expected = (samples.argsort(axis=0).argsort(axis=0) + 1) / 301
+    assert np.abs(ranks - expected).max() < 0.02
 
 
 def test_equal_values_share_the_middle_rank_and_others_lie_outside() -> None:

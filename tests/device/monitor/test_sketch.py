@@ -15,29 +15,29 @@ from edgekit.runner.errors import InputError
 
 from .watched import manifest, stream
 
-MADE = manifest("picture")
-REFERENCE = reference.build_reference(MADE, *stream(MADE, 500, 0))
+MANIFEST = manifest("picture")
+REFERENCE = reference.build_reference(MANIFEST, *stream(MANIFEST, 500, 0))
 
 
 def sketch(seed: int, dark: bool = False, samples: int = 256) -> dict[str, Any]:
-    found = Monitor(MADE, REFERENCE)
-    raws, outputs = stream(MADE, samples, seed)
+    found = Monitor(MANIFEST, REFERENCE)
+    raws, outputs = stream(MANIFEST, samples, seed)
     found.observe(raws // 3 if dark else raws, outputs)
     made: dict[str, Any] = json.loads(json.dumps(found.sketch()))
     return made
 
 
-def test_counts_are_added_and_the_sound_stay_sound() -> None:
+def test_counts_are_added_and_healthy_stays_healthy() -> None:
     merged = Monitor.merge([sketch(seed) for seed in range(1, 5)])
-    verdict = Verdict.of(MADE, REFERENCE, merged)
+    verdict = Verdict.of(MANIFEST, REFERENCE, merged)
     assert verdict.level == "healthy" and verdict.samples == 1024
     assert sum(merged["statistics"]["brightness"]["bins"]) == 1024
     assert sum(merged["classes"].values()) == 1024
 
 
-def test_one_of_many_that_changed_is_seen_in_the_sum() -> None:
+def test_a_change_on_one_of_many_devices_is_seen_in_the_sum() -> None:
     merged = Monitor.merge([*(sketch(seed) for seed in range(1, 5)), sketch(9, dark=True)])
-    verdict = Verdict.of(MADE, REFERENCE, merged)
+    verdict = Verdict.of(MANIFEST, REFERENCE, merged)
     assert verdict.level == "warning" and "darker" in " ".join(each.text for each in verdict.findings if each.alarm)
 
 
@@ -63,32 +63,32 @@ def test_what_is_no_sketch_of_one_bundle_is_refused() -> None:
         with pytest.raises(InputError):
             Monitor.merge(parts)
     with pytest.raises(InputError, match="something other than a sketch of this bundle"):
-        Verdict.of(MADE, REFERENCE, strange)
+        Verdict.of(MANIFEST, REFERENCE, strange)
 
 
 def test_sketches_of_two_versions_of_a_bundle_are_kept_apart() -> None:
-    newer = reference.build_reference(MADE, *stream(MADE, 500, 77))
-    other = Monitor(MADE, newer)
-    other.observe(*stream(MADE, 256, 3))
+    newer = reference.build_reference(MANIFEST, *stream(MANIFEST, 500, 77))
+    other = Monitor(MANIFEST, newer)
+    other.observe(*stream(MANIFEST, 256, 3))
     with pytest.raises(InputError, match="different bundles"):
         Monitor.merge([sketch(1), other.sketch()])
     with pytest.raises(InputError, match="something other than a sketch of this bundle"):
-        Verdict.of(MADE, REFERENCE, other.sketch())
+        Verdict.of(MANIFEST, REFERENCE, other.sketch())
 
 
 @pytest.mark.parametrize("bad", [None, "x", [], {}, [1], 10**400, float("nan")])
-def test_a_sketch_that_was_edited_is_refused_or_judged(bad: Any) -> None:
-    sound = sketch(1)
-    sound["recent"] = {"refused": 3, "of": 9, "why": "x"}
-    sound["canary"] = {"ok": True, "reason": None, "runs": 1, "failures": 0, "last_success_s": 1.0}
+def test_an_edited_sketch_is_refused_or_compared(bad: Any) -> None:
+    valid = sketch(1)
+    valid["recent"] = {"refused": 3, "of": 9, "why": "x"}
+    valid["canary"] = {"ok": True, "reason": None, "runs": 1, "failures": 0, "last_success_s": 1.0}
     inner = [("recent", "refused"), ("recent", "of"), ("statistics", "noise"), ("canary", "ok"), ("classes", "star")]
-    for places in [(name,) for name in sound] + inner:
-        edited = json.loads(json.dumps(sound))
+    for places in [(name,) for name in valid] + inner:
+        edited = json.loads(json.dumps(valid))
         where = edited
         for each in places[:-1]:
             where = where[each]
         where[places[-1]] = bad
         with suppress(InputError):
-            assert Verdict.of(MADE, REFERENCE, edited).reason
+            assert Verdict.of(MANIFEST, REFERENCE, edited).reason
         with suppress(InputError):
-            assert Verdict.of(MADE, REFERENCE, Monitor.merge([sound, edited])).reason
+            assert Verdict.of(MANIFEST, REFERENCE, Monitor.merge([valid, edited])).reason

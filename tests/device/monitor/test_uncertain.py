@@ -31,7 +31,7 @@ NOON = 1_795_694_400.0  # 2026-11-26, 12:00 UTC
 
 
 class Clock:
-    """Says what it was told."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = NOON
@@ -57,7 +57,7 @@ def tell(observer: UncertainSamples, margins: list[float]) -> None:
         observer.answered(samples(1)[0], answer.scores, answer)
 
 
-def kept_in(folder: Path) -> dict[str, list[float]]:
+def stored_uncertainties(folder: Path) -> dict[str, list[float]]:
     return {
         day.name: [sample_folder.uncertainty_of(name) for name in sample_folder.sample_names(day)]
         for day in sample_folder.day_folders(folder)
@@ -75,7 +75,7 @@ def test_the_most_uncertain_are_kept_with_sample_outputs_and_answer(model: Model
     answers = [model.predict(image) for image in samples(40)]
     model.observers.close()
     margins = sorted(1 - (answer.top[0][1] - answer.top[1][1]) for answer in answers)  # type: ignore[union-attr]
-    ((day, found),) = kept_in(folder).items()
+    ((day, found),) = stored_uncertainties(folder).items()
     assert found == pytest.approx(margins[-5:], abs=1e-6)
     surest = folder / day / sample_folder.sample_names(folder / day)[-1]
     with np.load(surest, allow_pickle=False) as archive:
@@ -88,14 +88,14 @@ def test_the_most_uncertain_are_kept_with_sample_outputs_and_answer(model: Model
     assert described["labels"] == model.manifest.labels and described["raw"]["shape"] == [8, 8, 1]
 
 
-def test_nothing_is_kept_unless_it_is_asked_for(bundles: dict[str, Path], tmp_path: Path) -> None:
+def test_no_sample_is_kept_by_default(bundles: dict[str, Path], tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     load(bundles["onnx"], trial=False).predict(samples(1)[0])
     assert sorted(tmp_path.rglob("*")) == before
-    asked = load(bundles["onnx"], trial=False, keep=tmp_path / "kept")
-    asked.predict(samples(1)[0])
-    asked.observers.close()
-    assert sum(map(len, kept_in(tmp_path / "kept").values())) == 1
+    model = load(bundles["onnx"], trial=False, keep=tmp_path / "kept")
+    model.predict(samples(1)[0])
+    model.observers.close()
+    assert sum(map(len, stored_uncertainties(tmp_path / "kept").values())) == 1
 
 
 def test_only_its_owner_reads_a_folder_that_it_makes(model: Model, tmp_path: Path) -> None:
@@ -111,11 +111,11 @@ def test_a_day_s_limit_holds_over_restarts_and_several_processes(model: Model, t
     tell(second, [0.1, 0.95, 0.3, 0.5])
     first.close()
     second.close()
-    assert kept_in(tmp_path) == {"2026-11-26": pytest.approx([0.6, 0.7, 0.8, 0.9])}
+    assert stored_uncertainties(tmp_path) == {"2026-11-26": pytest.approx([0.6, 0.7, 0.8, 0.9])}
     third = UncertainSamples.of(model, tmp_path, per_day=4, clock=clock)
     tell(third, [0.99, 0.05])
     third.close()
-    assert kept_in(tmp_path) == {"2026-11-26": pytest.approx([0.7, 0.8, 0.9, 0.95])}
+    assert stored_uncertainties(tmp_path) == {"2026-11-26": pytest.approx([0.7, 0.8, 0.9, 0.95])}
 
 
 def test_a_day_s_limit_holds_for_several_that_write_at_once(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_the_budget_in_bytes_holds_at_every_moment(model: Model, tmp_path: Path)
         observer.close()
         assert size(tmp_path / "kept") <= budget
         clock.now += DAY_S
-    found = kept_in(tmp_path / "kept")
+    found = stored_uncertainties(tmp_path / "kept")
     assert sum(map(len, found.values())) >= 4
     assert max(map(len, found.values())) <= 2, "the day with the most gives way first"
 
@@ -159,7 +159,7 @@ def test_a_clock_that_jumps_opens_no_more_than_two_days(model: Model, tmp_path: 
         clock.now = NOON + jump
         tell(observer, [0.5, 0.4, 0.3, 0.2])
     observer.close()
-    found = kept_in(tmp_path)
+    found = stored_uncertainties(tmp_path)
     assert len(found) == 2 and "2026-11-26" in found
     assert max(map(len, found.values())) <= 3 and observer.failures == 0
 
@@ -171,7 +171,10 @@ def test_the_next_day_begins_anew(model: Model, tmp_path: Path) -> None:
     clock.now += DAY_S
     tell(observer, [0.9])
     observer.close()
-    assert kept_in(tmp_path) == {"2026-11-26": pytest.approx([0.8, 0.9]), "2026-11-27": pytest.approx([0.1])}
+    assert stored_uncertainties(tmp_path) == {
+        "2026-11-26": pytest.approx([0.8, 0.9]),
+        "2026-11-27": pytest.approx([0.1]),
+    }
 
 
 def test_files_of_others_stay(model: Model, tmp_path: Path) -> None:
@@ -204,7 +207,7 @@ def test_memory_stays_bounded_however_fast_samples_come(model: Model, tmp_path: 
         tell(observer, [margin])
         assert observer.waiting <= 7
     observer.close()
-    (found,) = kept_in(tmp_path).values()
+    (found,) = stored_uncertainties(tmp_path).values()
     assert found == pytest.approx(sorted(1 - margin for margin in margins)[-7:], abs=1e-6)
 
 
@@ -255,7 +258,7 @@ def kept_by_task(model: Model, folder: Path, task: str, answers: list[Any]) -> l
     for answer in answers:
         observer.answered(samples(1)[0], np.zeros(3, np.float32), answer)
     observer.close()
-    (found,) = kept_in(folder).values()
+    (found,) = stored_uncertainties(folder).values()
     return found
 
 
@@ -324,7 +327,7 @@ def test_kills_at_any_moment_leave_whole_files_within_the_limits(bundles: dict[s
         process.wait()
         process.stdout.close()
         assert size(folder) <= 9000
-        assert all(len(found) <= 6 for found in kept_in(folder).values())
+        assert all(len(found) <= 6 for found in stored_uncertainties(folder).values())
         for path in folder.rglob("*.npz"):
             with np.load(path, allow_pickle=False) as archive:
                 assert archive["raw"].shape == (8, 8, 1) and json.loads(archive["about"].tobytes())["answer"]
@@ -377,21 +380,21 @@ def test_a_full_disk_costs_samples_and_no_answer(bundles: dict[str, Path], tmp_p
 def test_midnight_while_a_sample_is_written_brings_no_threshold_of_yesterday(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The writer asks for the day's threshold, the day ends, and then the writer notes what it was told."""
-    clock, asked, turned = Clock(), threading.Event(), threading.Event()
+    """The writer reads the day's threshold, the day ends, and then the writer stores the threshold of yesterday."""
+    clock, threshold_requested, turned = Clock(), threading.Event(), threading.Event()
     observer = UncertainSamples.of(model, tmp_path, per_day=1, clock=clock)
     real = sample_folder.SampleFolder.least
 
     def least(self: sample_folder.SampleFolder, day: str) -> float:
         found = real(self, day)
         if found > 0 and not turned.is_set():
-            asked.set()
+            threshold_requested.set()
             assert turned.wait(10)
         return found
 
     monkeypatch.setattr(sample_folder.SampleFolder, "least", least)
     tell(observer, [0.1])
-    assert asked.wait(10)
+    assert threshold_requested.wait(10)
     clock.now += DAY_S
     tell(observer, [0.9])
     time.sleep(0.05)  # the writer then rests for 25 times as long
@@ -399,4 +402,7 @@ def test_midnight_while_a_sample_is_written_brings_no_threshold_of_yesterday(
     time.sleep(0.1)
     tell(observer, [0.8])
     observer.close()
-    assert [[round(each, 3) for each in doubts] for _, doubts in sorted(kept_in(tmp_path).items())] == [[0.9], [0.2]]
+    assert [[round(each, 3) for each in doubts] for _, doubts in sorted(stored_uncertainties(tmp_path).items())] == [
+        [0.9],
+        [0.2],
+    ]

@@ -12,7 +12,7 @@ from edgekit.device.monitor import reference
 from edgekit.runner import bundle, load
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 from tests.runner import flat
-from tests.runner.conftest import NHWC, Made, manifest_for
+from tests.runner.conftest import NHWC, ModelFiles, manifest_for
 
 LABELS = ["circle", "square", "star"]
 
@@ -66,7 +66,7 @@ CASES: dict[str, dict[str, Any]] = {
 def manifest(name: str) -> Manifest:
     """That of a case."""
     changes = dict(CASES[name])
-    made = Made("onnx", {"model.onnx": b""}, NHWC, changes["output"], 1e-4)
+    made = ModelFiles("onnx", {"model.onnx": b""}, NHWC, changes["output"], 1e-4)
     golden = {"inputs": "i.npy", "outputs": "o.npy", "atol": 1.0, "top1": False}
     return manifest_for(made, **{"golden": golden, **changes})
 

@@ -18,7 +18,7 @@ from edgekit.device.releases import records
 from edgekit.device.releases.home import Home
 from edgekit.runner import bundle
 from tests.conftest import ROOT
-from tests.runner.conftest import NCHW, SCORES, Made, manifest_for, members_for, onnx_model, reference, samples
+from tests.runner.conftest import NCHW, SCORES, ModelFiles, manifest_for, members_for, onnx_model, reference, samples
 
 EDGERUN = (sys.executable, "-m", "edgekit.runner")
 
@@ -82,9 +82,9 @@ class Device:
         """The last line that a command says which must fail so: its only error, and no traceback."""
         done = self.run(*words, data=data, **more)
         assert done.returncode == code, (words, done.stdout, done.stderr)
-        said = [line for line in done.stderr.splitlines() if ": running its self-test on this device" not in line]
-        assert len(said) == 1 and said[0].startswith("edgerun: "), done.stderr
-        return said[0]
+        lines = [line for line in done.stderr.splitlines() if ": running its self-test on this device" not in line]
+        assert len(lines) == 1 and lines[0].startswith("edgerun: "), done.stderr
+        return lines[0]
 
     def receive(self, path: Path) -> str:
         """Its digest."""
@@ -134,7 +134,7 @@ class Device:
 
 def write(path: Path, model: bytes | None = None, **changes: object) -> Path:
     """The tiny network as an ONNX bundle; `changes` replace fields of its manifest."""
-    made = Made("onnx", {"model.onnx": model or onnx_model()}, NCHW, SCORES, 1e-4)
+    made = ModelFiles("onnx", {"model.onnx": model or onnx_model()}, NCHW, SCORES, 1e-4)
     images = samples()
     bundle.write(path, manifest_for(made, **changes), members_for(made, images, reference(images)))
     return path

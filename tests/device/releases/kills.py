@@ -109,17 +109,17 @@ def at_every_write(
     _copy(device.root, saved)
     had_one = records.current_number(device.home) is not None
     device.run(words[0], "--help")  # so that no byte code is left to be written
-    found = places(device, words, data, calls)
-    wanted = device.status()
-    assert found, words
-    for place in found:
+    writes = places(device, words, data, calls)
+    expected = device.status()
+    assert writes, words
+    for place in writes:
         shutil.rmtree(device.root, ignore_errors=True)
         _copy(saved, device.root)
         what = f"{words[0]}: {place}"
         if not kill(device, words, data, place):
             continue
         kills.tried[str(words[0])] += 1
-        kills.faults += [f"{what}: {each}" for each in _wrong(device, words, data, had_one, wanted)]
+        kills.faults += [f"{what}: {each}" for each in _wrong(device, words, data, had_one, expected)]
     shutil.rmtree(saved, ignore_errors=True)
 
 
@@ -129,7 +129,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _wrong(
-    device: Device, words: Sequence[object], data: bytes, had_one: bool, wanted: dict[str, object]
+    device: Device, words: Sequence[object], data: bytes, had_one: bool, expected: dict[str, object]
 ) -> Iterator[str]:
     if fault := device.fault():
         yield f"before anything is put right: {fault}"
@@ -156,5 +156,5 @@ def _wrong(
         return
     found = device.status()
     for key in ("state", "current", "back", "floor", "store", "incoming"):
-        if found[key] != wanted[key]:
-            yield f"{key}: {found[key]}, undisturbed it is {wanted[key]}"
+        if found[key] != expected[key]:
+            yield f"{key}: {found[key]}, undisturbed it is {expected[key]}"

@@ -12,7 +12,7 @@ SPOILT = {
     "onnxruntime failed while running the model": "return bytearray(1 << 50)",
     "too slow on this device": "import time; time.sleep(0.02); run(self, bound)",
 }
-"""What its call of a model does, by what `edgerun watch` then says of a release that was sound."""
+"""What its call of a model does, by what `edgerun watch` then reports of a release that was valid before."""
 
 OTHER = """import onnxruntime
 run = onnxruntime.InferenceSession.run_with_iobinding

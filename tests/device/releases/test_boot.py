@@ -1,4 +1,4 @@
-"""Starts of a release on probation: each spends a try first, but for those that the power cut short."""
+"""Starts of a release on probation: each uses up a try first, except those that a power cut ended."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SAY = "import os; print(os.environ['EDGERUN_RELEASE'], os.environ['EDGERUN_HOME'
 
 
 @pytest.fixture
-def trying(empty: Device, sound: dict[str, Path]) -> Device:
+def trying(empty: Device, valid_bundles: dict[str, Path]) -> Device:
     """Release 1 is confirmed, release 2 has two tries."""
-    empty.confirmed(sound["1.0.0"])
-    empty.install(sound["2.0.0"], "--tries", 2)
+    empty.confirmed(valid_bundles["1.0.0"])
+    empty.install(valid_bundles["2.0.0"], "--tries", 2)
     return empty
 
 
@@ -60,7 +60,7 @@ def test_a_power_cut_is_no_try(trying: Device) -> None:
     assert started(trying) == 2 and trying.status()["tries"] == 1
 
 
-def test_but_a_release_that_takes_the_machine_down_each_time_goes_back(trying: Device) -> None:
+def test_a_release_that_takes_the_machine_down_each_time_is_rolled_back(trying: Device) -> None:
     starts = 0
     while started(trying) == 2:
         starts += 1
@@ -77,8 +77,8 @@ def test_a_try_that_ended_before_the_power_cut_stays_spent(trying: Device) -> No
     assert started(trying) == 2 and trying.status()["tries"] == 0
 
 
-def test_a_first_release_that_has_no_try_left_is_no_release(empty: Device, sound: dict[str, Path]) -> None:
-    empty.install(sound["1.0.0"], "--tries", 1)
+def test_a_first_release_that_has_no_try_left_is_no_release(empty: Device, valid_bundles: dict[str, Path]) -> None:
+    empty.install(valid_bundles["1.0.0"], "--tries", 1)
     empty.do("boot")
     assert "no release is current" in empty.refused(4, "boot")
 
@@ -133,9 +133,9 @@ def test_a_trial_that_lost_its_record_goes_back(trying: Device) -> None:
     assert started(trying) == 1 and trying.fault() == ""
 
 
-def test_a_first_one_that_lost_its_record_is_still_on_trial(empty: Device, sound: dict[str, Path]) -> None:
+def test_a_first_one_that_lost_its_record_is_still_on_trial(empty: Device, valid_bundles: dict[str, Path]) -> None:
     """There is none to go back to, and nobody has confirmed it."""
-    empty.install(sound["1.0.0"])
+    empty.install(valid_bundles["1.0.0"])
     (empty.root / "trial.json").unlink()
     found = empty.status()
     assert (found["state"], found["tries"]) == ("trial", 1) and empty.fault() == ""
@@ -161,6 +161,8 @@ def test_on_a_read_only_disk_the_confirmed_release_starts(trying: Device) -> Non
     assert started(fixed) == 2 and fixed.status()["state"] == "confirmed"
 
 
-def test_on_a_read_only_disk_a_first_release_on_trial_does_not_start(empty: Device, sound: dict[str, Path]) -> None:
-    empty.install(sound["1.0.0"])
+def test_on_a_read_only_disk_a_first_release_on_trial_does_not_start(
+    empty: Device, valid_bundles: dict[str, Path]
+) -> None:
+    empty.install(valid_bundles["1.0.0"])
     assert "Read-only file system" in on_a_read_only_disk(empty).refused(7, "boot")

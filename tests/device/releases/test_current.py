@@ -28,10 +28,10 @@ print(model.manifest.version, model.release.number, model.release.changed())
 
 
 @pytest.fixture
-def here(empty: Device, sound: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> Device:
+def here(empty: Device, valid_bundles: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> Device:
     """A device that this process is on, with a confirmed release."""
     monkeypatch.setenv("EDGERUN_HOME", str(empty.root))
-    empty.confirmed(sound["1.0.0"])
+    empty.confirmed(valid_bundles["1.0.0"])
     return empty
 
 
@@ -43,9 +43,9 @@ def test_it_answers_with_the_confirmed_release(trial: bool, here: Device) -> Non
     assert (model.manifest.version, model.release.number, model.release.changed()) == ("1.0.0", 1, False)
 
 
-def test_a_program_is_told_of_another_one_when_that_is_confirmed(here: Device, sound: dict[str, Path]) -> None:
+def test_a_program_learns_of_a_new_release_when_it_is_confirmed(here: Device, valid_bundles: dict[str, Path]) -> None:
     model = load("current", trial=False)
-    here.install(sound["2.0.0"])
+    here.install(valid_bundles["2.0.0"])
     assert not model.release.changed() and load("current", trial=False).manifest.version == "1.0.0"
     here.do("confirm")
     assert model.release.changed()
@@ -55,8 +55,8 @@ def test_a_program_is_told_of_another_one_when_that_is_confirmed(here: Device, s
     assert model.release.changed() and load("current", trial=False).manifest.version == "1.0.0"
 
 
-def test_a_program_that_boot_starts_gets_the_one_on_trial(here: Device, sound: dict[str, Path]) -> None:
-    here.install(sound["2.0.0"])
+def test_a_program_that_boot_starts_gets_the_one_on_trial(here: Device, valid_bundles: dict[str, Path]) -> None:
+    here.install(valid_bundles["2.0.0"])
     assert here.do("boot", "--", sys.executable, "-c", LOAD).split() == ["2.0.0", "2", "False"]
     alone = subprocess.run(
         [sys.executable, "-c", LOAD], env=here.variables(), capture_output=True, text=True, check=True
@@ -65,9 +65,9 @@ def test_a_program_that_boot_starts_gets_the_one_on_trial(here: Device, sound: d
 
 
 def test_a_release_on_trial_that_is_taken_back_has_changed(
-    here: Device, sound: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    here: Device, valid_bundles: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here.install(sound["2.0.0"])
+    here.install(valid_bundles["2.0.0"])
     monkeypatch.setenv(current_release.PROBATION_VARIABLE, "2")
     model = load("current", trial=False)
     assert model.release.number == 2 and not model.release.changed()
@@ -77,11 +77,11 @@ def test_a_release_on_trial_that_is_taken_back_has_changed(
 
 
 def test_a_way_back_at_the_same_moment_gives_no_release_that_failed(
-    here: Device, sound: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    here: Device, valid_bundles: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is read first: the pointer, whether there is a trial, what was confirmed."""
     for name in ("current_number", "read_probation", "is_confirmed", "previous_release", "has_failed"):
-        number = here.install(sound["2.0.0"])
+        number = here.install(valid_bundles["2.0.0"])
         read = getattr(current_release.records, name)
 
         def late(*values: object, read: Callable[..., object] = read, name: str = name) -> object:
@@ -97,41 +97,43 @@ def test_a_way_back_at_the_same_moment_gives_no_release_that_failed(
         here.run("rollback", "--release", number)
 
 
-def test_what_a_kill_leaves_of_a_way_back_gives_the_one_before(here: Device, sound: dict[str, Path]) -> None:
-    here.confirmed(sound["2.0.0"])
+def test_what_a_kill_leaves_of_a_way_back_gives_the_one_before(here: Device, valid_bundles: dict[str, Path]) -> None:
+    here.confirmed(valid_bundles["2.0.0"])
     (here.root / "releases" / "2" / "failed.json").write_text('{"why": "a kill"}\n')
     assert load("current", trial=False).release.number == 1
 
 
-def test_a_release_that_nobody_confirmed_is_no_current_one(here: Device, sound: dict[str, Path]) -> None:
+def test_a_release_that_nobody_confirmed_is_no_current_one(here: Device, valid_bundles: dict[str, Path]) -> None:
     (here.root / "releases" / "1" / "confirmed.json").unlink()
     with pytest.raises(ReleaseError, match="no release is confirmed here"):
         load("current")
 
 
-def test_without_one_it_says_so(empty: Device, sound: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_one_it_says_so(empty: Device, valid_bundles: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGERUN_HOME", str(empty.root))
     for _ in range(2):
         with pytest.raises(ReleaseError, match="no release is confirmed here"):
             load("current")
         if not empty.root.exists():
-            empty.install(sound["1.0.0"])
+            empty.install(valid_bundles["1.0.0"])
 
 
 def test_a_changed_bundle_is_refused_at_every_load(here: Device) -> None:
     path = Path(load("current", trial=False).release.path)
     path.chmod(0o600)
-    sound, mended = path.read_bytes(), 0
-    for place in range(0, len(sound), 97):
-        path.write_bytes(sound[:place] + bytes([sound[place] ^ 1]) + sound[place + 1 :])
+    content, mended = path.read_bytes(), 0
+    for place in range(0, len(content), 97):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         with pytest.raises(TrustError, match="its digest has changed since it was installed"):
             load("current", trial=False)
         mended += 1
-    path.write_bytes(sound)
+    path.write_bytes(content)
     assert load("current", trial=False).release.number == 1 and mended > 40
 
 
-def test_what_was_hashed_is_what_runs(here: Device, sound: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_hashed_is_what_runs(
+    here: Device, valid_bundles: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another file in its place, the moment after it was opened, is not read."""
     release = current_release.find_release()
     opened = current_release.os.fdopen
@@ -139,7 +141,7 @@ def test_what_was_hashed_is_what_runs(here: Device, sound: dict[str, Path], monk
     def swapped(*arguments: object) -> object:
         path = Path(release.path)
         path.unlink()
-        path.write_bytes(sound["2.0.0"].read_bytes())
+        path.write_bytes(valid_bundles["2.0.0"].read_bytes())
         return opened(*arguments)  # type: ignore[call-overload]
 
     monkeypatch.setattr(current_release.os, "fdopen", swapped)
@@ -147,7 +149,7 @@ def test_what_was_hashed_is_what_runs(here: Device, sound: dict[str, Path], monk
 
 
 def test_what_was_hashed_is_what_is_tried(
-    here: Device, sound: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    here: Device, valid_bundles: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another file in its place before the processes that try the interpreters have opened it: none of them runs it."""
     read = current_release.Release.read
@@ -155,7 +157,7 @@ def test_what_was_hashed_is_what_is_tried(
     def swapped(release: Release) -> bytes:
         data = read(release)
         Path(release.path).unlink()
-        Path(release.path).write_bytes(sound["2.0.0"].read_bytes())
+        Path(release.path).write_bytes(valid_bundles["2.0.0"].read_bytes())
         return data
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(here.root.with_name("cache")))  # nothing was chosen before
@@ -166,27 +168,26 @@ def test_what_was_hashed_is_what_is_tried(
 
 
 def test_a_bundle_called_current_is_a_file_like_any_other(
-    sound: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    valid_bundles: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "current").write_bytes(sound["3.0.0"].read_bytes())
+    (tmp_path / "current").write_bytes(valid_bundles["3.0.0"].read_bytes())
     model = load("./current", trial=False)
     assert model.manifest.version == "3.0.0" and model.release is None
 
 
-def test_a_bundle_of_ones_own_never_looks_at_releases(sound: dict[str, Path]) -> None:
-    code = (
-        f"import sys; from edgekit.runner import load; load({str(sound['1.0.0'])!r}, trial=False); print(*sys.modules)"
-    )
+def test_a_bundle_of_ones_own_never_looks_at_releases(valid_bundles: dict[str, Path]) -> None:
+    path = str(valid_bundles["1.0.0"])
+    code = f"import sys; from edgekit.runner import load; load({path!r}, trial=False); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not [name for name in done.stdout.split() if "edgekit.device.releases" in name]
 
 
-def test_a_link_that_is_raced_into_its_place_is_never_what_runs(here: Device, sound: dict[str, Path]) -> None:
+def test_a_link_that_is_raced_into_its_place_is_never_what_runs(here: Device, valid_bundles: dict[str, Path]) -> None:
     """Somebody puts a link to another bundle there and the right file back, as fast as they can."""
     path, other = Path(current_release.find_release().path), here.root / "other.edge.zip"
     right, aside, ended = path.read_bytes(), path.with_name("aside"), threading.Event()
-    other.write_bytes(sound["2.0.0"].read_bytes())
+    other.write_bytes(valid_bundles["2.0.0"].read_bytes())
 
     def race() -> None:
         while not ended.is_set():

@@ -9,8 +9,8 @@ import pytest
 
 from tests.device.releases.device import Device
 from tests.device.releases.test_refused import damage
-from tests.device.releases.test_signed import at, confirm
-from tests.device.trust.desk import LABEL, Desk
+from tests.device.releases.test_signed import bundle_path, confirm
+from tests.device.trust.workstation import LABEL, Workstation
 
 pytestmark = pytest.mark.processes
 
@@ -37,9 +37,9 @@ def works(on: Device) -> None:
 
 
 @pytest.mark.parametrize("text", TRIALS)
-def test_a_trial(text: str, empty: Device, sound: dict[str, Path]) -> None:
-    empty.confirmed(sound["1.0.0"])
-    empty.install(sound["2.0.0"])
+def test_a_trial(text: str, empty: Device, valid_bundles: dict[str, Path]) -> None:
+    empty.confirmed(valid_bundles["1.0.0"])
+    empty.install(valid_bundles["2.0.0"])
     (empty.root / "trial.json").write_text(text)
     works(empty)
     starts = [empty.do("boot").split("/")[-2] for _ in range(3)]
@@ -47,50 +47,52 @@ def test_a_trial(text: str, empty: Device, sound: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize("text", FLOORS)
-def test_a_floor_is_made_again_of_what_the_releases_say(text: str, signed: Device, desk: Desk) -> None:
+def test_a_floor_is_made_again_of_what_the_releases_say(text: str, signed: Device, workstation: Workstation) -> None:
     """Also where the highest was taken back, and even removed since."""
     for number in (1, 2):
-        confirm(signed, at(desk, number))
+        confirm(signed, bundle_path(workstation, number))
     signed.do("rollback")
     for _ in range(2):
         (signed.root / "floor.json").write_text(text)
         works(signed)
         assert signed.status()["floor"] == {LABEL: {"epoch": 1, "counter": 20}}
-        desk.sign(path=at(desk, 1), counter=19)
-        assert "counter 19 is older than epoch 1, counter 20" in signed.refused(8, "install", at(desk, 1))
+        workstation.sign(path=bundle_path(workstation, 1), counter=19)
+        assert "counter 19 is older than epoch 1, counter 20" in signed.refused(
+            8, "install", bundle_path(workstation, 1)
+        )
         signed.do("gc", "--keep", 0)
         assert [each["release"] for each in signed.status()["releases"]] == [1]
-    confirm(signed, at(desk, 3))
+    confirm(signed, bundle_path(workstation, 3))
     assert json.loads((signed.root / "floor.json").read_text()) == {LABEL: {"epoch": 1, "counter": 30}}
 
 
-def test_a_floor_that_is_lost_with_a_release_lets_nothing_in(signed: Device, desk: Desk) -> None:
+def test_a_floor_that_is_lost_with_a_release_lets_nothing_in(signed: Device, workstation: Workstation) -> None:
     for number in (1, 2):
-        confirm(signed, at(desk, number))
+        confirm(signed, bundle_path(workstation, number))
     signed.do("rollback")
     (signed.root / "releases" / "2" / "install.json").write_text("{")
     (signed.root / "floor.json").write_text('{"tiny"')
     works(signed)
-    desk.sign(path=at(desk, 1), counter=11)
-    assert "floor.json is damaged" in signed.refused(8, "install", at(desk, 1))
+    workstation.sign(path=bundle_path(workstation, 1), counter=11)
+    assert "floor.json is damaged" in signed.refused(8, "install", bundle_path(workstation, 1))
     (signed.root / "floor.json").unlink()
-    confirm(signed, at(desk, 1))
+    confirm(signed, bundle_path(workstation, 1))
 
 
 @pytest.mark.parametrize("name", ["install.json", "confirmed.json", "proof.json", "failed.json"])
 @pytest.mark.parametrize("text", RECORDS)
-def test_a_record(name: str, text: str, signed: Device, desk: Desk) -> None:
-    confirm(signed, at(desk, 1))
+def test_a_record(name: str, text: str, signed: Device, workstation: Workstation) -> None:
+    confirm(signed, bundle_path(workstation, 1))
     (signed.root / "releases" / "1" / name).write_text(text)
     works(signed)
-    confirm(signed, at(desk, 2))
+    confirm(signed, bundle_path(workstation, 2))
     assert signed.do("boot").strip().endswith("releases/2/bundle.edge.zip") or name == "failed.json"
 
 
-def test_words_that_would_order_a_terminal_about_are_one_line(empty: Device, sound: dict[str, Path]) -> None:
-    empty.confirmed(sound["1.0.0"])
-    empty.install(sound["2.0.0"])
-    said = empty.do("rollback", "--why", "hot\n\x1b[2J\u202egone")
-    assert said.splitlines()[-1] == "release 2 failed: hot  [2J gone" and "\x1b" not in empty.do("status")
+def test_words_that_would_order_a_terminal_about_are_one_line(empty: Device, valid_bundles: dict[str, Path]) -> None:
+    empty.confirmed(valid_bundles["1.0.0"])
+    empty.install(valid_bundles["2.0.0"])
+    output = empty.do("rollback", "--why", "hot\n\x1b[2J\u202egone")
+    assert output.splitlines()[-1] == "release 2 failed: hot  [2J gone" and "\x1b" not in empty.do("status")
     damage(empty, 1)
     assert len(empty.do("status").splitlines()) == 3

@@ -17,31 +17,31 @@ import pytest
 
 from tests.device.releases import device, machine
 from tests.device.releases.machine import NAMELESS, NOBODY, Machine
-from tests.device.trust.desk import Desk
+from tests.device.trust.workstation import Workstation
 
-UNSIGNED, SIGNED = "/mnt/unsigned.edge.zip", "/mnt/desk/1.0.0.edge.zip"
+UNSIGNED, SIGNED = "/mnt/unsigned.edge.zip", "/mnt/workstation/1.0.0.edge.zip"
 PREDICT = ("predict", "--no-trial")
 SAMPLE = "/mnt/x.npy"
 LOAD = "from edgekit.runner import load; print(load('current', trial=False).manifest.version)"
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, signer: Desk) -> Machine:
+def signed_machine(tmp_path_factory: pytest.TempPathFactory, signer: Workstation) -> Machine:
     """Root has taken over a policy in /var/lib/edge, and confirmed release 1."""
-    made = machine.make(tmp_path_factory.mktemp("machine") / "disk")
-    shutil.copytree(signer.home, made.folder / "desk")
-    (made.folder / "desk").chmod(0o755)
-    device.write(made.folder / "unsigned.edge.zip", version="9.9.9")
-    np.save(made.folder / "x.npy", np.zeros((8, 8, 1), np.uint8))
-    for words in (("trust", "/mnt/desk/trust"), ("install", SIGNED), ("confirm",)):
-        made.do(*words, "--home", "/var/lib/edge")
-    return made
+    signed_machine = machine.make(tmp_path_factory.mktemp("machine") / "disk")
+    shutil.copytree(signer.home, signed_machine.folder / "workstation")
+    (signed_machine.folder / "workstation").chmod(0o755)
+    device.write(signed_machine.folder / "unsigned.edge.zip", version="9.9.9")
+    np.save(signed_machine.folder / "x.npy", np.zeros((8, 8, 1), np.uint8))
+    for words in (("trust", "/mnt/workstation/trust"), ("install", SIGNED), ("confirm",)):
+        signed_machine.do(*words, "--home", "/var/lib/edge")
+    return signed_machine
 
 
 @pytest.fixture
-def signed(made: Machine, tmp_path: Path) -> Machine:
+def signed(signed_machine: Machine, tmp_path: Path) -> Machine:
     """Changed freely by a test."""
-    shutil.copytree(made.folder, tmp_path / "disk", symlinks=True, ignore=shutil.ignore_patterns("held-*"))
+    shutil.copytree(signed_machine.folder, tmp_path / "disk", symlinks=True, ignore=shutil.ignore_patterns("held-*"))
     return Machine(tmp_path / "disk")
 
 
@@ -61,12 +61,12 @@ def test_another_user_runs_nothing_unsigned(mode: int, signed: Machine) -> None:
     """Whether or not that user may look at the policy, and whichever home the environment names."""
     signed.home.chmod(mode)
     for environment in homes(signed):
-        said = signed.refused(*PREDICT, UNSIGNED, SAMPLE, user=NOBODY, **environment)
-        assert ("cannot be examined" if mode == 0o700 else "make it with `edgekit sign`") in said
+        message = signed.refused(*PREDICT, UNSIGNED, SAMPLE, user=NOBODY, **environment)
+        assert ("cannot be examined" if mode == 0o700 else "make it with `edgekit sign`") in message
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o711, 0o755], ids=oct)
-def test_nor_where_the_policy_itself_cannot_be_read(mode: int, signed: Machine) -> None:
+def test_nothing_unsigned_runs_where_the_policy_cannot_be_read(mode: int, signed: Machine) -> None:
     (signed.home / "trust").chmod(mode)
     (signed.home / "trust" / "policy.json").chmod(0o600)
     assert "Permission denied" in signed.refused(*PREDICT, UNSIGNED, SAMPLE, user=NOBODY)
@@ -96,12 +96,12 @@ def test_releases_are_read_by_everybody_and_from_such_a_disk(user: int, read_onl
 
 
 def test_only_the_owner_changes_them(signed: Machine) -> None:
-    for words in (("confirm",), ("rollback",), ("gc",), ("install", SIGNED), ("trust", "/mnt/desk/trust")):
+    for words in (("confirm",), ("rollback",), ("gc",), ("install", SIGNED), ("trust", "/mnt/workstation/trust")):
         assert "belongs to user 0, but this is user 65534" in signed.refused(*words, user=NOBODY)
 
 
 def test_a_release_of_another_user_is_on_trial_for_its_owner_alone(signed: Machine) -> None:
-    signed.do("install", "/mnt/desk/2.0.0.edge.zip")
+    signed.do("install", "/mnt/workstation/2.0.0.edge.zip")
     assert json.loads(signed.do("status", "--json", user=NOBODY))["tries"] == 3
     assert signed.do("boot", user=NOBODY).endswith("releases/1/bundle.edge.zip\n")
     assert json.loads(signed.do("status", "--json"))["tries"] == 3
@@ -121,11 +121,11 @@ def test_the_owner_whom_root_has_given_var_lib_edge_is_believed_by_all(signed: M
 
 def test_no_older_release_is_let_in_by_another_home(signed: Machine) -> None:
     """The versions that count are those of the home with the policy."""
-    signed.do("install", "/mnt/desk/2.0.0.edge.zip")
+    signed.do("install", "/mnt/workstation/2.0.0.edge.zip")
     signed.do("confirm")
     for environment in homes(signed):
-        said = signed.refused(*PREDICT, SIGNED, SAMPLE, user=NOBODY, **environment)
-        assert "counter 10 is older than epoch 1, counter 20" in said
+        message = signed.refused(*PREDICT, SIGNED, SAMPLE, user=NOBODY, **environment)
+        assert "counter 10 is older than epoch 1, counter 20" in message
 
 
 def test_a_line_of_roots_says_that_the_device_is_signed(signed: Machine) -> None:
@@ -134,8 +134,8 @@ def test_a_line_of_roots_says_that_the_device_is_signed(signed: Machine) -> None
     assert "x.npy: " in signed.do(*PREDICT, SIGNED, SAMPLE, user=NOBODY)
     shutil.rmtree(signed.home / "trust")
     for environment in homes(signed):
-        said = signed.refused(*PREDICT, UNSIGNED, SAMPLE, user=NOBODY, **environment)
-        assert "/var/lib/edge/trust: cannot be read" in said
+        message = signed.refused(*PREDICT, UNSIGNED, SAMPLE, user=NOBODY, **environment)
+        assert "/var/lib/edge/trust: cannot be read" in message
     shutil.rmtree(signed.home)
     assert "/var/lib/edge: cannot be read (No such file" in signed.refused(*PREDICT, UNSIGNED, SAMPLE)
 
@@ -160,13 +160,13 @@ def test_that_line_is_roots_alone_and_says_where(signed: Machine) -> None:
 
 
 @pytest.mark.parametrize("name", ["root.pub", "policy.json", "policy.json.sig", "seen.json"])
-def test_a_file_of_the_policy_that_others_can_write_is_believed_no_more(name: str, signed: Machine) -> None:
+def test_a_file_of_the_policy_that_others_can_write_is_not_trusted(name: str, signed: Machine) -> None:
     (signed.home / "trust" / name).chmod(0o666)
     assert f"{name}: other users can write it" in signed.refused(*PREDICT, SIGNED, SAMPLE)
 
 
 @pytest.mark.parametrize("name", ["floor.json", "releases/1", "releases/1/install.json", "releases/1/bundle.edge.zip"])
-def test_nor_is_a_record_or_a_release(name: str, signed: Machine) -> None:
+def test_a_record_or_a_release_that_others_can_write_is_not_trusted(name: str, signed: Machine) -> None:
     """As an earlier edgerun wrote them under a umask of 0, in a folder that nobody else could enter."""
     (signed.home / name).chmod(0o777)
     for command in ((*PREDICT, SIGNED, SAMPLE), ("status",), ("boot",)):
@@ -175,45 +175,47 @@ def test_nor_is_a_record_or_a_release(name: str, signed: Machine) -> None:
 
 @pytest.mark.parametrize("name", ["releases", "store", "releases/1", "floor.json"])
 def test_what_this_user_cannot_read_of_a_home_is_no_leave(name: str, signed: Machine) -> None:
-    signed.do("install", "/mnt/desk/2.0.0.edge.zip")
+    signed.do("install", "/mnt/workstation/2.0.0.edge.zip")
     signed.do("confirm")
     (signed.home / name).chmod(0o600)
-    said = signed.run(*PREDICT, SIGNED, SAMPLE, user=NOBODY)
-    assert said.returncode == 8 and "Traceback" not in said.stderr, said.stderr
+    done = signed.run(*PREDICT, SIGNED, SAMPLE, user=NOBODY)
+    assert done.returncode == 8 and "Traceback" not in done.stderr, done.stderr
 
 
-def test_nothing_is_written_that_others_can_write(tmp_path: Path, signer: Desk) -> None:
+def test_nothing_is_written_that_others_can_write(tmp_path: Path, signer: Workstation) -> None:
     """Whatever the umask."""
-    made = machine.make(tmp_path / "disk")
-    shutil.copytree(signer.home, made.folder / "desk")
+    signed_machine = machine.make(tmp_path / "disk")
+    shutil.copytree(signer.home, signed_machine.folder / "workstation")
     open_to_all = ("sh", "-c", 'umask 0; exec "$@"', "sh", *machine.COMMAND)
-    for words in (("trust", "/mnt/desk/trust"), ("install", SIGNED), ("confirm",)):
-        made.do(*words, "--home", "/var/lib/edge", command=open_to_all)
-    assert made.home.stat().st_mode & 0o777 == 0o755
-    for path in made.home.rglob("*"):
+    for words in (("trust", "/mnt/workstation/trust"), ("install", SIGNED), ("confirm",)):
+        signed_machine.do(*words, "--home", "/var/lib/edge", command=open_to_all)
+    assert signed_machine.home.stat().st_mode & 0o777 == 0o755
+    for path in signed_machine.home.rglob("*"):
         assert path.is_symlink() or not path.stat().st_mode & 0o022, path
 
 
 @pytest.mark.parametrize(("user", "read_only"), [(0, True), (NOBODY, True), (NOBODY, False)])
 def test_a_watch_that_cannot_write_in_its_home_ends_in_one_line(user: int, read_only: bool, signed: Machine) -> None:
     """It records each try of a release, and so can start none."""
-    for made in (False, True):  # the files of its locks
-        for name in (".watch", ".program", ".lock") if made else ():
+    for lock_files_exist in (False, True):  # the files of its locks
+        for name in (".watch", ".program", ".lock") if lock_files_exist else ():
             (signed.home / name).touch(0o600)
-        said = signed.refused("watch", "--", "true", user=user, read_only=read_only, code=7)
-        assert "/var/lib/edge/.watch" in said and ("Read-only file system" in said or "Permission denied" in said)
+        message = signed.refused("watch", "--", "true", user=user, read_only=read_only, code=7)
+        assert "/var/lib/edge/.watch" in message and (
+            "Read-only file system" in message or "Permission denied" in message
+        )
 
 
-def test_a_user_without_a_name_is_told_what_ssh_keygen_lacks(signed: Machine) -> None:
-    said = signed.refused(*PREDICT, SIGNED, SAMPLE, user=NAMELESS)
-    assert "No user exists for uid 54321" in said and "run as a user that is" in said
+def test_a_user_without_a_name_gets_the_message_of_ssh_keygen(signed: Machine) -> None:
+    message = signed.refused(*PREDICT, SIGNED, SAMPLE, user=NAMELESS)
+    assert "No user exists for uid 54321" in message and "run as a user that is" in message
     done = signed.run("doctor", "--json", user=NAMELESS)
     assert "user 54321 is not found in /etc/passwd" in done.stdout
 
 
-def test_a_device_that_is_not_signed_runs_anything_for_anybody(tmp_path: Path, made: Machine) -> None:
+def test_a_device_that_is_not_signed_runs_anything_for_anybody(tmp_path: Path, signed_machine: Machine) -> None:
     plain = machine.make(tmp_path / "disk")
     for name in ("unsigned.edge.zip", "x.npy"):
-        shutil.copy(made.folder / name, plain.folder / name)
+        shutil.copy(signed_machine.folder / name, plain.folder / name)
     for user in (0, NOBODY, NAMELESS):
         assert "x.npy: " in plain.do(*PREDICT, UNSIGNED, SAMPLE, user=user)

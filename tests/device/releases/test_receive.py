@@ -1,4 +1,4 @@
-"""Files that arrive in pieces: what is safe is said, what is whole is kept, what is wrong is refused."""
+"""`edgerun receive`: files in pieces; what is stored is acknowledged, complete files are kept, wrong ones refused."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def answers(text: str) -> list[dict[str, object]]:
 
 
 def test_a_whole_file_is_kept_under_its_digest(empty: Device, sha256: str) -> None:
-    (said,) = answers(empty.do("receive", sha256, data=DATA))
-    assert said == {"sha256": sha256, "offset": len(DATA), "stored": True}
+    (answer,) = answers(empty.do("receive", sha256, data=DATA))
+    assert answer == {"sha256": sha256, "offset": len(DATA), "stored": True}
     assert (empty.root / "store" / sha256).read_bytes() == DATA
     assert not list((empty.root / "incoming").iterdir())
     assert empty.root.stat().st_mode & 0o777 == 0o700
@@ -41,8 +41,8 @@ def test_it_goes_on_where_the_line_was_cut(empty: Device, sha256: str) -> None:
         piece = DATA[at : at + chance.randrange(1, 60_000)]
         at += len(piece)
         offset = ["--offset", at - len(piece)] if chance.random() < 0.5 else []
-        (said,) = answers(empty.do("receive", sha256, *offset, data=piece))
-        assert said == {"sha256": sha256, "offset": at, "stored": at == len(DATA)}
+        (answer,) = answers(empty.do("receive", sha256, *offset, data=piece))
+        assert answer == {"sha256": sha256, "offset": at, "stored": at == len(DATA)}
     assert (empty.root / "store" / sha256).read_bytes() == DATA
 
 
@@ -56,8 +56,8 @@ def test_another_offset_is_refused_with_the_true_one(empty: Device, sha256: str)
 
 def test_what_is_stored_already_is_not_read_again(empty: Device, sha256: str) -> None:
     empty.do("receive", sha256, data=DATA)
-    (said,) = answers(empty.do("receive", sha256, "--offset", 7))
-    assert said["stored"] and said["offset"] == len(DATA)
+    (answer,) = answers(empty.do("receive", sha256, "--offset", 7))
+    assert answer["stored"] and answer["offset"] == len(DATA)
 
 
 def test_a_wrong_digest_at_the_expected_end_is_removed(empty: Device, sha256: str) -> None:
@@ -74,8 +74,8 @@ def test_more_than_the_expected_bytes_are_refused(empty: Device, sha256: str) ->
 
 
 def test_without_a_size_a_wrong_file_is_never_stored(empty: Device, sha256: str) -> None:
-    (said,) = answers(empty.do("receive", sha256, data=DATA + b"!"))
-    assert not said["stored"]
+    (answer,) = answers(empty.do("receive", sha256, data=DATA + b"!"))
+    assert not answer["stored"]
     assert "another digest" in empty.refused(8, "receive", sha256, "--size", len(DATA))
 
 
@@ -88,8 +88,8 @@ def test_a_wrong_file_without_a_size_is_begun_anew(empty: Device, sha256: str) -
         done.stderr.startswith("edgerun: 100 bytes have arrived, which is not yet the complete file")
         and "--restart" in done.stderr
     )
-    (said,) = answers(empty.do("receive", sha256, "--restart", data=DATA[:1000]))
-    assert said == {"sha256": sha256, "offset": 1000, "stored": False}
+    (answer,) = answers(empty.do("receive", sha256, "--restart", data=DATA[:1000]))
+    assert answer == {"sha256": sha256, "offset": 1000, "stored": False}
     done = empty.run("receive", sha256, data=DATA[1000:])
     assert answers(done.stdout)[0]["stored"] and done.stderr == ""
     assert answers(empty.do("receive", sha256, "--restart"))[0]["stored"], "a whole file stays"
@@ -104,8 +104,8 @@ def test_a_sender_that_hangs_spoils_nothing_that_was_begun_anew(empty: Device, s
     empty.do("receive", sha256, "--restart", data=DATA[:10])
     _, err = hanging.communicate(b"!" * 100, timeout=60)
     assert hanging.returncode == 4 and b"another command is appending to it" in err
-    (said,) = answers(empty.do("receive", sha256, "--offset", 10, data=DATA[10:]))
-    assert said["stored"]
+    (answer,) = answers(empty.do("receive", sha256, "--offset", 10, data=DATA[10:]))
+    assert answer["stored"]
 
 
 def test_a_size_that_no_bundle_has_is_refused(empty: Device, sha256: str) -> None:
@@ -114,18 +114,20 @@ def test_a_size_that_no_bundle_has_is_refused(empty: Device, sha256: str) -> Non
     assert not empty.root.exists()
 
 
-def test_a_file_that_has_no_room_is_refused_before_it_comes(empty: Device, sha256: str, tmp_path: Path) -> None:
+def test_a_file_that_does_not_fit_on_the_disk_is_refused_before_it_is_sent(
+    empty: Device, sha256: str, tmp_path: Path
+) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import os\nreal = os.statvfs\n"
         "os.statvfs = lambda path: os.statvfs_result((*real(path)[:4], 1, *real(path)[5:]))\n"
     )
     full = Device(empty.root, {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])})
-    said = full.refused(7, "receive", sha256, "--size", len(DATA), data=DATA)
-    assert f"{len(DATA)} more bytes are needed" in said and "use `edgerun gc`" in said
+    answer = full.refused(7, "receive", sha256, "--size", len(DATA), data=DATA)
+    assert f"{len(DATA)} more bytes are needed" in answer and "use `edgerun gc`" in answer
     assert empty.status()["incoming"] == {sha256: 0}
 
 
-def test_a_closed_standard_input_is_said(empty: Device, sha256: str) -> None:
+def test_a_closed_standard_input_is_an_error(empty: Device, sha256: str) -> None:
     closed = Device(empty.root, command=["sh", "-c", 'exec "$@" <&-', "sh", *empty.command])
     assert "standard input is closed; send the file there" in closed.refused(4, "receive", sha256)
 
@@ -148,8 +150,8 @@ def test_a_sender_whose_line_hangs_holds_up_nobody(empty: Device, sha256: str) -
     hanging.stdin.write(DATA[:10])
     hanging.stdin.flush()
     assert json.loads(hanging.stdout.readline())["offset"] == 10
-    (said,) = answers(empty.do("receive", sha256, "--offset", 10, data=DATA[10:]))
-    assert said["stored"]
+    (answer,) = answers(empty.do("receive", sha256, "--offset", 10, data=DATA[10:]))
+    assert answer["stored"]
     _, err = hanging.communicate(DATA[10:], timeout=60)
     assert hanging.returncode == 4 and b"another command is appending to it" in err
     assert (empty.root / "store" / sha256).read_bytes() == DATA
@@ -183,13 +185,13 @@ def test_a_link_in_its_place_is_not_followed(empty: Device, sha256: str, tmp_pat
     assert victim.read_bytes() == b"kept"
 
 
-def test_a_full_disk_is_said_and_the_rest_can_follow(empty: Device, sha256: str, tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_and_the_rest_can_follow(empty: Device, sha256: str, tmp_path: Path) -> None:
     """A file size limit of the process stands for the disk here; tests/faults fills a real one."""
     limited = ["sh", "-c", 'trap "" XFSZ; ulimit -f 100; exec "$@"', "sh", *empty.command]
     done = Device(empty.root, command=limited).run("receive", sha256, data=DATA)
     assert done.returncode == 7 and "File too large" in done.stderr and "Traceback" not in done.stderr
     here = empty.status()["incoming"][sha256]
     assert 0 < here < len(DATA)
-    (said,) = answers(empty.do("receive", sha256, "--offset", here, data=DATA[here:]))
-    assert said["stored"]
+    (answer,) = answers(empty.do("receive", sha256, "--offset", here, data=DATA[here:]))
+    assert answer["stored"]
     assert subprocess.run(["cmp", empty.root / "store" / sha256, tmp_path / "file"], check=False).returncode == 0

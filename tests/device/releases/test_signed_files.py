@@ -11,7 +11,7 @@ import pytest
 
 from edgekit.device.trust.statement import statement_path
 from tests.device.releases.device import Device
-from tests.device.trust.desk import Desk
+from tests.device.trust.workstation import Workstation
 from tests.runner.conftest import samples
 
 pytestmark = pytest.mark.processes
@@ -31,8 +31,8 @@ def through(door: tuple[str, ...], bundle: Path, folder: Path) -> list[object]:
     return [command, bundle, *options]
 
 
-def at(desk: Desk, number: int) -> Path:
-    return desk.home / f"{number}.0.0.edge.zip"
+def bundle_path(workstation: Workstation, number: int) -> Path:
+    return workstation.home / f"{number}.0.0.edge.zip"
 
 
 def loaded(on: Device, path: Path) -> str:
@@ -43,30 +43,34 @@ def loaded(on: Device, path: Path) -> str:
 
 @pytest.mark.parametrize("door", DOORS, ids=" ".join)
 def test_an_unsigned_bundle_runs_by_no_command(
-    signed: Device, desk: Desk, tmp_path: Path, door: tuple[str, ...]
+    signed: Device, workstation: Workstation, tmp_path: Path, door: tuple[str, ...]
 ) -> None:
-    signed.do(*through(door, at(desk, 1), tmp_path))
-    statement_path(at(desk, 1)).unlink()
-    said = signed.refused(8, *through(door, at(desk, 1), tmp_path))
-    assert "edgekit sign" in said and f"this device is in signed mode (policy: {signed.root / 'trust'}" in said
+    signed.do(*through(door, bundle_path(workstation, 1), tmp_path))
+    statement_path(bundle_path(workstation, 1)).unlink()
+    message = signed.refused(8, *through(door, bundle_path(workstation, 1), tmp_path))
+    assert "edgekit sign" in message and f"this device is in signed mode (policy: {signed.root / 'trust'}" in message
 
 
-def test_nor_does_a_program_load_one(signed: Device, empty: Device, desk: Desk, sound: dict[str, Path]) -> None:
-    assert loaded(signed, at(desk, 1)) == "1.0.0"
-    assert "TrustError" in (said := loaded(signed, sound["1.0.0"])) and "signed mode" in said
+def test_a_program_does_not_load_an_unsigned_bundle(
+    signed: Device, empty: Device, workstation: Workstation, valid_bundles: dict[str, Path]
+) -> None:
+    assert loaded(signed, bundle_path(workstation, 1)) == "1.0.0"
+    assert "TrustError" in (message := loaded(signed, valid_bundles["1.0.0"])) and "signed mode" in message
     shutil.rmtree(signed.root / "trust")
-    assert loaded(empty, sound["1.0.0"]) == "1.0.0", "without a policy all is as ever"
+    assert loaded(empty, valid_bundles["1.0.0"]) == "1.0.0", "without a policy all is as ever"
 
 
-def test_what_is_older_than_the_confirmed_release_runs_only_as_a_release(signed: Device, desk: Desk) -> None:
+def test_what_is_older_than_the_confirmed_release_runs_only_as_a_release(
+    signed: Device, workstation: Workstation
+) -> None:
     for number in (1, 2):
-        signed.do("install", at(desk, number))
+        signed.do("install", bundle_path(workstation, number))
         signed.do("confirm")
-    assert "is older than" in loaded(signed, at(desk, 1))
+    assert "is older than" in loaded(signed, bundle_path(workstation, 1))
     assert loaded(signed, signed.root / "releases" / "1" / "bundle.edge.zip") == "1.0.0"
-    assert loaded(signed, at(desk, 2)) == "2.0.0"
+    assert loaded(signed, bundle_path(workstation, 2)) == "2.0.0"
 
 
-def test_to_look_into_one_needs_no_trust(signed: Device, sound: dict[str, Path]) -> None:
-    assert "tiny" in signed.do("info", sound["1.0.0"])
-    signed.run("doctor", sound["1.0.0"])
+def test_to_look_into_one_needs_no_trust(signed: Device, valid_bundles: dict[str, Path]) -> None:
+    assert "tiny" in signed.do("info", valid_bundles["1.0.0"])
+    signed.run("doctor", valid_bundles["1.0.0"])

@@ -34,7 +34,7 @@ def test_a_healthy_release_is_confirmed_and_its_program_left_alone(
 
 def test_nothing_is_confirmed_before_its_time(trying: Device, watch: Callable[..., Watch], program: list[str]) -> None:
     watching = watch(trying, "--confirm-after", 3600, *program)
-    watching.until(lambda: "answers as recorded" in watching.said)
+    watching.until(lambda: "answers as recorded" in watching.output)
     assert state(trying) == ("trial", 2)
     assert watching.stop() == 0
     assert trying.status()["tries"] == 3, "a stop says nothing against the release"
@@ -44,14 +44,16 @@ def test_a_program_that_does_not_start_takes_the_release_back(trying: Device, wa
     code = "import os, sys, time; time.sleep(600) if os.environ['EDGERUN_RELEASE'] == '1' else sys.exit(3)"
     watching = watch(trying, "--confirm-after", 60, "--", sys.executable, "-c", code)
     watching.until(lambda: state(trying) == ("confirmed", 1))
-    assert watching.said.count("release 2: the program ended with exit code 3") == 3, "it had three tries"
+    assert watching.output.count("release 2: the program ended with exit code 3") == 3, "it had three tries"
     assert "exit code 3" in trying.status()["releases"][1]["why"]
-    watching.until(lambda: "release 1: starting" in watching.said)
+    watching.until(lambda: "release 1: starting" in watching.output)
     assert watching.stop() == 0
 
 
 @pytest.mark.parametrize("command", [["/nonsuch/program"], ["/"]])
-def test_nor_does_one_that_is_not_there(command: list[str], trying: Device, watch: Callable[..., Watch]) -> None:
+def test_a_program_that_does_not_exist_takes_the_release_back(
+    command: list[str], trying: Device, watch: Callable[..., Watch]
+) -> None:
     watching = watch(trying, "--", *command)
     watching.until(lambda: state(trying) == ("confirmed", 1))
     assert "cannot be started" in trying.status()["releases"][1]["why"]
@@ -72,25 +74,25 @@ def test_a_release_that_fails_after_its_installation_is_taken_back(
     assert watching.stop() == 0
 
 
-def test_a_confirmed_release_that_fails_stays_and_is_told(
-    empty: Device, sound: dict[str, Path], watch: Callable[..., Watch], program: list[str]
+def test_a_confirmed_release_that_fails_stays_and_is_reported(
+    empty: Device, valid_bundles: dict[str, Path], watch: Callable[..., Watch], program: list[str]
 ) -> None:
     for version in ("1.0.0", "2.0.0"):
-        empty.confirmed(sound[version])
+        empty.confirmed(valid_bundles[version])
     watching = watch(empty, "--latency-ms", 1e-6, "--every", 0.5, *program)
-    watching.until(lambda: watching.said.count("release 2: too slow on this device") >= 3)
+    watching.until(lambda: watching.output.count("release 2: too slow on this device") >= 3)
     assert state(empty) == ("confirmed", 2) and alive(watching.program()[1])
     assert watching.stop() == 0
 
 
 def test_it_follows_what_is_installed_and_rolled_back(
-    empty: Device, sound: dict[str, Path], watch: Callable[..., Watch], program: list[str]
+    empty: Device, valid_bundles: dict[str, Path], watch: Callable[..., Watch], program: list[str]
 ) -> None:
-    empty.confirmed(sound["1.0.0"])
+    empty.confirmed(valid_bundles["1.0.0"])
     watching = watch(empty, "--confirm-after", 3600, *program)
     watching.until(lambda: watching.program()[0] == "1")
     first = watching.program()[1]
-    empty.install(sound["2.0.0"])
+    empty.install(valid_bundles["2.0.0"])
     watching.until(lambda: watching.program()[0] == "2")
     assert not alive(first)
     assert empty.status()["tries"] == 2
@@ -100,9 +102,9 @@ def test_it_follows_what_is_installed_and_rolled_back(
 
 
 def test_a_program_that_ignores_a_stop_is_ended(
-    empty: Device, sound: dict[str, Path], watch: Callable[..., Watch], tmp_path: Path
+    empty: Device, valid_bundles: dict[str, Path], watch: Callable[..., Watch], tmp_path: Path
 ) -> None:
-    empty.confirmed(sound["1.0.0"])
+    empty.confirmed(valid_bundles["1.0.0"])
     stubborn = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN){PROGRAM}"
     (tmp_path / "stubborn.py").write_text(stubborn)
     watching = watch(empty, "--", sys.executable, tmp_path / "stubborn.py")
@@ -125,16 +127,16 @@ def test_one_that_ends_before_its_release_is_confirmed_spends_a_try(
     """Else a release whose program has nothing to do would stay on probation, and the device down, without end."""
     watching = watch(trying, "--", "true")
     assert watching.process.wait(PATIENCE_S) == 0, "release 1 is confirmed, so its end is a good one"
-    assert watching.said.count("release 2: the program ended with exit code 0 before it was confirmed") == 3
+    assert watching.output.count("release 2: the program ended with exit code 0 before it was confirmed") == 3
     assert state(trying) == ("confirmed", 1)
 
 
 def test_a_confirmed_program_that_crashes_is_started_again(
-    empty: Device, sound: dict[str, Path], watch: Callable[..., Watch]
+    empty: Device, valid_bundles: dict[str, Path], watch: Callable[..., Watch]
 ) -> None:
-    empty.confirmed(sound["1.0.0"])
+    empty.confirmed(valid_bundles["1.0.0"])
     watching = watch(empty, "--", "sh", "-c", "kill -SEGV $$")
-    watching.until(lambda: watching.said.count("release 1: the program was terminated by SIGSEGV") >= 2)
+    watching.until(lambda: watching.output.count("release 1: the program was terminated by SIGSEGV") >= 2)
     assert state(empty) == ("confirmed", 1)
     assert watching.stop() == 0
 
@@ -145,7 +147,7 @@ def test_a_kill_of_the_watch_itself_spends_the_try(
     left_running: list[str] = []
     for left in (2, 1, 0):
         watching = watch(trying, "--confirm-after", 3600, *program)
-        watching.until(lambda watching=watching: "starting" in watching.said and watching.program()[0] == "2")  # type: ignore[misc]
+        watching.until(lambda watching=watching: "starting" in watching.output and watching.program()[0] == "2")  # type: ignore[misc]
         assert trying.status()["tries"] == left
         os.killpg(watching.process.pid, signal.SIGKILL)
         watching.process.wait()
@@ -154,7 +156,7 @@ def test_a_kill_of_the_watch_itself_spends_the_try(
         (trying.root / "program").unlink()
     watching = watch(trying, *program)
     watching.until(lambda: watching.program()[0] == "1")
-    assert f"earlier `edgerun watch` left running (process {left_running[-1]})" in watching.said
+    assert f"earlier `edgerun watch` left running (process {left_running[-1]})" in watching.output
     assert not any(map(alive, left_running)), "each watch ended what the one before had left"
     assert watching.stop() == 0
 
@@ -166,18 +168,18 @@ def test_without_a_program_it_is_a_canary(trying: Device, watch: Callable[..., W
 
 
 def test_without_a_release_it_waits_for_one(
-    empty: Device, sound: dict[str, Path], watch: Callable[..., Watch], program: list[str], tmp_path: Path
+    empty: Device, valid_bundles: dict[str, Path], watch: Callable[..., Watch], program: list[str], tmp_path: Path
 ) -> None:
     """On a device that has none yet; and again, where the first one had to be taken back."""
     manager = Manager(str(tmp_path / "notify"))
     watching = watch(empty, *program, NOTIFY_SOCKET=str(tmp_path / "notify"))
     watching.until(lambda: "READY=1" in manager.read())
-    assert "no such folder" in watching.said and "; waiting" in watching.said
-    empty.install(sound["1.0.0"])
+    assert "no such folder" in watching.output and "; waiting" in watching.output
+    empty.install(valid_bundles["1.0.0"])
     watching.until(lambda: watching.program()[0] == "1")
     empty.do("rollback")
-    watching.until(lambda: watching.said.count("; waiting") == 2)
-    empty.install(sound["2.0.0"])
+    watching.until(lambda: watching.output.count("; waiting") == 2)
+    empty.install(valid_bundles["2.0.0"])
     watching.until(lambda: watching.program()[0] == "2")
     assert watching.stop() == 0
 
@@ -193,27 +195,27 @@ class Manager:
     def __init__(self, address: str) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind("\0" + address[1:] if address.startswith("@") else address)
-        self.told: list[str] = []
+        self.messages: list[str] = []
 
     def read(self, within_s: float = 0.0) -> list[str]:
         self.socket.settimeout(within_s or 0.01)
         try:
             while True:
-                self.told += self.socket.recv(4096).decode().splitlines()
+                self.messages += self.socket.recv(4096).decode().splitlines()
         except TimeoutError:
-            return self.told
+            return self.messages
 
 
 @pytest.mark.parametrize("abstract", [False, True])
-def test_systemd_is_told_that_it_is_ready_and_alive(
+def test_systemd_is_notified_that_it_is_ready_and_alive(
     abstract: bool, trying: Device, watch: Callable[..., Watch], program: list[str], tmp_path: Path
 ) -> None:
     address = f"@edgekit-{os.getpid()}" if abstract else str(tmp_path / "notify")
     manager = Manager(address)
-    asked = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "400000"}
-    watching = watch(trying, "--confirm-after", 2, *program, **asked)
+    variables = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "400000"}
+    watching = watch(trying, "--confirm-after", 2, *program, **variables)
     watching.until(lambda: "READY=1" in manager.read())
-    assert manager.told[0].startswith("STATUS=release 2 on probation") or manager.told[0] == "WATCHDOG=1"
+    assert manager.messages[0].startswith("STATUS=release 2 on probation") or manager.messages[0] == "WATCHDOG=1"
     watching.until(lambda: manager.read().count("WATCHDOG=1") > 8)
     watching.until(lambda: "STATUS=release 2: confirmed" in manager.read())
     environment = Path(f"/proc/{watching.program()[1]}/environ").read_text()
@@ -226,16 +228,16 @@ def test_a_watchdog_of_another_process_is_not_fed(
     trying: Device, watch: Callable[..., Watch], program: list[str], tmp_path: Path
 ) -> None:
     manager = Manager(str(tmp_path / "notify"))
-    asked = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "400000", "WATCHDOG_PID": "1"}
-    watching = watch(trying, *program, **asked)
+    variables = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "400000", "WATCHDOG_PID": "1"}
+    watching = watch(trying, *program, **variables)
     watching.until(lambda: "READY=1" in manager.read())
-    assert "WATCHDOG=1" not in manager.told
+    assert "WATCHDOG=1" not in manager.messages
     assert watching.stop() == 0
 
 
 def test_a_manager_that_has_gone_is_no_fault(trying: Device, watch: Callable[..., Watch], tmp_path: Path) -> None:
-    asked = {"NOTIFY_SOCKET": str(tmp_path / "nothing"), "WATCHDOG_USEC": "nonsense"}
-    watching = watch(trying, "--confirm-after", 0.5, **asked)
+    variables = {"NOTIFY_SOCKET": str(tmp_path / "nothing"), "WATCHDOG_USEC": "nonsense"}
+    watching = watch(trying, "--confirm-after", 0.5, **variables)
     watching.until(lambda: state(trying) == ("confirmed", 2))
     assert watching.stop() == 0
 

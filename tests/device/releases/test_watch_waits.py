@@ -17,9 +17,9 @@ import pytest
 from edgekit.device.releases.home import LOCK_TIMEOUT_S
 from tests import requirements
 from tests.device.releases.device import Device
-from tests.device.releases.test_signed import COMMAND, at, confirm
+from tests.device.releases.test_signed import COMMAND, bundle_path, confirm
 from tests.device.releases.watching import Watch, alive, state
-from tests.device.trust.desk import LABEL, YEAR_S, Desk, set_up
+from tests.device.trust.workstation import LABEL, YEAR_S, Workstation, set_up
 
 pytestmark = pytest.mark.fleet
 
@@ -45,12 +45,12 @@ def changed(on: Device, code: str) -> Device:
 
 @pytest.fixture
 def running(
-    empty: Device, sound: dict[str, Path], watch: Callable[..., Watch], program: list[str]
+    empty: Device, valid_bundles: dict[str, Path], watch: Callable[..., Watch], program: list[str]
 ) -> Callable[..., Watch]:
     """Starts a watch whose program runs on release 1."""
 
     def start(code: str = "", *options: object) -> Watch:
-        empty.confirmed(sound["1.0.0"])
+        empty.confirmed(valid_bundles["1.0.0"])
         watching = watch(changed(empty, code), *options, *program)
         watching.until(lambda: watching.program()[0] == "1")
         return watching
@@ -73,10 +73,10 @@ def test_a_terminal_that_is_closed_stops_it_and_its_program(running: Callable[..
 
 
 def test_a_program_that_ignores_a_stop_does_not_outlive_its_watch_either(
-    empty: Device, sound: dict[str, Path], watch: Callable[..., Watch], program: list[str]
+    empty: Device, valid_bundles: dict[str, Path], watch: Callable[..., Watch], program: list[str]
 ) -> None:
     """Nor does what it has started, as a server's workers."""
-    empty.confirmed(sound["1.0.0"])
+    empty.confirmed(valid_bundles["1.0.0"])
     left = empty.root / "left"
     stubborn = watch(empty, "--", "sh", "-c", f"trap '' TERM; sleep 600 & echo $$ $! > {left}; sleep 600; sleep 600")
     stubborn.until(lambda: left.exists() and len(left.read_text().split()) == 2)
@@ -90,11 +90,11 @@ def test_a_program_that_ignores_a_stop_does_not_outlive_its_watch_either(
 
 
 def test_a_real_time_signal_ends_a_program_like_any_other(
-    empty: Device, sound: dict[str, Path], watch: Callable[..., Watch]
+    empty: Device, valid_bundles: dict[str, Path], watch: Callable[..., Watch]
 ) -> None:
-    empty.confirmed(sound["1.0.0"])
+    empty.confirmed(valid_bundles["1.0.0"])
     watching = watch(empty, "--", sys.executable, "-c", "import os; os.kill(os.getpid(), 35)")
-    watching.until(lambda: watching.said.count("release 1: the program was terminated by signal 35") >= 2)
+    watching.until(lambda: watching.output.count("release 1: the program was terminated by signal 35") >= 2)
     assert watching.stop() == 0
 
 
@@ -119,20 +119,20 @@ def test_a_lock_that_is_held_for_long_ends_no_healthy_program(
     first = watching.program()[1]
     handle = os.open(trying.root / ".lock", os.O_RDWR)
     fcntl.flock(handle, fcntl.LOCK_EX)
-    watching.until(lambda: "release 2: " in watching.said and "another command is running here" in watching.said)
+    watching.until(lambda: "release 2: " in watching.output and "another command is running here" in watching.output)
     os.close(handle)
     watching.until(lambda: state(trying) == ("confirmed", 2))
     assert watching.program()[1] == first and alive(first)
     assert watching.stop() == 0
 
 
-def test_nor_does_one_that_is_held_when_it_starts(
+def test_a_lock_that_is_held_at_the_start_ends_no_healthy_program(
     trying: Device, watch: Callable[..., Watch], program: list[str]
 ) -> None:
     handle = os.open(trying.root / ".lock", os.O_RDWR)
     fcntl.flock(handle, fcntl.LOCK_EX)
     watching = watch(changed(trying, IMPATIENT), "--confirm-after", 0, *program)
-    watching.until(lambda: "another command is running here; try again when it has ended; waiting" in watching.said)
+    watching.until(lambda: "another command is running here; try again when it has ended; waiting" in watching.output)
     os.close(handle)
     watching.until(lambda: state(trying) == ("confirmed", 2))
     assert watching.stop() == 0
@@ -150,12 +150,12 @@ def test_a_stop_does_not_wait_for_the_lock(running: Callable[..., Watch]) -> Non
     assert watching.stop() == 0
 
 
-def test_a_check_for_which_there_is_no_room_ends_no_healthy_program(running: Callable[..., Watch]) -> None:
-    """No file can be opened and no process be started; then there is room again."""
+def test_a_check_without_resources_does_not_end_a_healthy_program(running: Callable[..., Watch]) -> None:
+    """No file can be opened and no process can be started; later both are possible again."""
     watching = running("", "--every", 0.2)
     before = resource.prlimit(watching.process.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(watching.process.pid, resource.RLIMIT_NOFILE, (4, before[1]))
-    watching.until(lambda: "release 1: Too many open files" in watching.said)
+    watching.until(lambda: "release 1: Too many open files" in watching.output)
     resource.prlimit(watching.process.pid, resource.RLIMIT_NOFILE, before)
     assert alive(watching.program()[1]) and watching.process.poll() is None
     assert watching.stop() == 0
@@ -168,77 +168,77 @@ def test_a_program_that_cannot_be_started_now_costs_no_try(
     full = tmp_path / "full"
     full.touch()
     watching = watch(changed(trying, NO_PROCESS.format(str(full))), "--confirm-after", 0, "--", "sleep", 600)
-    watching.until(lambda: "sleep: cannot be started: Resource temporarily unavailable; waiting" in watching.said)
+    watching.until(lambda: "sleep: cannot be started: Resource temporarily unavailable; waiting" in watching.output)
     time.sleep(3)  # some more starts
-    assert watching.said.count("cannot be started") == 1 and trying.status()["tries"] == 3
+    assert watching.output.count("cannot be started") == 1 and trying.status()["tries"] == 3
     full.unlink()
     watching.until(lambda: state(trying) == ("confirmed", 2))
     assert watching.stop() == 0
 
 
 @pytest.fixture(scope="module")
-def signer(tmp_path_factory: pytest.TempPathFactory, sound: dict[str, Path]) -> Desk:
+def signer(tmp_path_factory: pytest.TempPathFactory, valid_bundles: dict[str, Path]) -> Workstation:
     """Anna has signed 1.0.0 and 2.0.0, with the counters 10 and 20."""
-    desk = set_up(tmp_path_factory.mktemp("signer"))
+    workstation = set_up(tmp_path_factory.mktemp("signer"))
     for number in (1, 2):
-        shutil.copy(sound[f"{number}.0.0"], at(desk, number))
-        desk.sign(path=at(desk, number), counter=10 * number)
-    return desk
+        shutil.copy(valid_bundles[f"{number}.0.0"], bundle_path(workstation, number))
+        workstation.sign(path=bundle_path(workstation, number), counter=10 * number)
+    return workstation
 
 
 @pytest.fixture
-def desk(signer: Desk, tmp_path: Path) -> Desk:
-    return Desk(Path(shutil.copytree(signer.home, tmp_path / "desk")))
+def workstation(signer: Workstation, tmp_path: Path) -> Workstation:
+    return Workstation(Path(shutil.copytree(signer.home, tmp_path / "workstation")))
 
 
 @pytest.fixture
-def signed(empty: Device, desk: Desk) -> Device:
+def signed(empty: Device, workstation: Workstation) -> Device:
     """In signed mode, release 1 confirmed."""
-    empty.do("trust", desk.trust)
-    confirm(empty, at(desk, 1))
+    empty.do("trust", workstation.trust)
+    confirm(empty, bundle_path(workstation, 1))
     return empty
 
 
 def test_a_confirmed_release_that_is_revoked_waits_for_the_next(
-    signed: Device, desk: Desk, watch: Callable[..., Watch], program: list[str]
+    signed: Device, workstation: Workstation, watch: Callable[..., Watch], program: list[str]
 ) -> None:
-    desk.revoke(**{LABEL: 15})
-    signed.do("trust", desk.trust)
+    workstation.revoke(**{LABEL: 15})
+    signed.do("trust", workstation.trust)
     watching = watch(signed, "--confirm-after", 0, *program)
-    watching.until(lambda: "counter 10 is revoked" in watching.said)
+    watching.until(lambda: "counter 10 is revoked" in watching.output)
     time.sleep(3)  # some more starts
-    assert watching.process.poll() is None and watching.said.count("is revoked") == 1
-    signed.do("install", at(desk, 2))
+    assert watching.process.poll() is None and watching.output.count("is revoked") == 1
+    signed.do("install", bundle_path(workstation, 2))
     watching.until(lambda: state(signed) == ("confirmed", 2))
     assert watching.program()[0] == "2"
     assert watching.stop() == 0
 
 
 def test_a_clock_that_is_wrong_is_waited_out(
-    signed: Device, desk: Desk, watch: Callable[..., Watch], program: list[str], tmp_path: Path
+    signed: Device, workstation: Workstation, watch: Callable[..., Watch], program: list[str], tmp_path: Path
 ) -> None:
     """Ten years ahead, where the policy has expired; and what is on probation then loses no try."""
     clock = tmp_path / "clock"
     clock.write_text(str(10 * YEAR_S))
-    signed.do("install", at(desk, 2))
+    signed.do("install", bundle_path(workstation, 2))
     watching = watch(changed(signed, CLOCK.format(str(clock))), "--confirm-after", 0, *program)
-    watching.until(lambda: "release 2: policy.json: expired at" in watching.said)
+    watching.until(lambda: "release 2: policy.json: expired at" in watching.output)
     time.sleep(3)
-    assert watching.said.count("expired at") == 1 and signed.status()["tries"] == 3
+    assert watching.output.count("expired at") == 1 and signed.status()["tries"] == 3
     clock.write_text("0")
     watching.until(lambda: state(signed) == ("confirmed", 2))
     assert watching.stop() == 0
 
 
 def test_a_device_that_cannot_verify_blames_no_release(
-    signed: Device, desk: Desk, watch: Callable[..., Watch], tmp_path: Path
+    signed: Device, workstation: Workstation, watch: Callable[..., Watch], tmp_path: Path
 ) -> None:
     """ssh-keygen is not there, and then it is."""
-    signed.do("install", at(desk, 2))
+    signed.do("install", bundle_path(workstation, 2))
     program = tmp_path / "ssh-keygen"
     elsewhere = f"from edgekit.device.trust import ssh_keygen\nssh_keygen.PROGRAMS = ({str(program)!r},)\n"
     watching = watch(changed(signed, elsewhere), "--confirm-after", 0)
-    watching.until(lambda: f"ssh-keygen: not found as {program}" in watching.said)
+    watching.until(lambda: f"ssh-keygen: not found as {program}" in watching.output)
     time.sleep(3)
     assert signed.status()["tries"] == 3
     program.symlink_to(requirements.program("ssh-keygen"))
@@ -247,15 +247,15 @@ def test_a_device_that_cannot_verify_blames_no_release(
 
 
 def test_a_release_on_trial_that_alone_is_refused_is_taken_back(
-    signed: Device, desk: Desk, watch: Callable[..., Watch], program: list[str]
+    signed: Device, workstation: Workstation, watch: Callable[..., Watch], program: list[str]
 ) -> None:
     """Bert has signed it, and his key is revoked meanwhile."""
-    desk.add("bert")
-    signed.do("trust", desk.trust)
-    desk.sign("bert", path=at(desk, 2), counter=20)
-    signed.do("install", at(desk, 2))
-    desk.revoke("bert")
-    signed.do("trust", desk.trust)
+    workstation.add("bert")
+    signed.do("trust", workstation.trust)
+    workstation.sign("bert", path=bundle_path(workstation, 2), counter=20)
+    signed.do("install", bundle_path(workstation, 2))
+    workstation.revoke("bert")
+    signed.do("trust", workstation.trust)
     watching = watch(signed, *program)
     watching.until(lambda: watching.program()[0] == "1")
     assert state(signed) == ("confirmed", 1)
@@ -265,9 +265,9 @@ def test_a_release_on_trial_that_alone_is_refused_is_taken_back(
 
 @pytest.mark.parametrize("place", ["/nonexistent", "relative"])
 def test_a_signed_release_starts_without_a_place_for_temporary_files(
-    place: str, signed: Device, desk: Desk, watch: Callable[..., Watch], program: list[str]
+    place: str, signed: Device, workstation: Workstation, watch: Callable[..., Watch], program: list[str]
 ) -> None:
-    signed.do("install", at(desk, 2))
+    signed.do("install", bundle_path(workstation, 2))
     watching = watch(signed, "--confirm-after", 0, *program, TMPDIR=place)
     watching.until(lambda: state(signed) == ("confirmed", 2))
     assert watching.program()[0] == "2"

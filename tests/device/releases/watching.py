@@ -26,26 +26,26 @@ class Watch:
 
     def __init__(self, on: Device, *words: object, **more: str) -> None:
         self.device = on
-        self.said_file = open(on.root.with_name("said"), "a+")  # noqa: SIM115  (closed by `stop`)
+        self.output_file = open(on.root.with_name("output"), "a+")  # noqa: SIM115  (closed by `stop`)
         self.process = subprocess.Popen(
             [*on.command, "watch", *map(str, words)],
             env=on.variables(**more),
-            stdout=self.said_file,
+            stdout=self.output_file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # whoever runs these tests may ignore it
         )
 
     @property
-    def said(self) -> str:
-        return self.device.root.with_name("said").read_text()
+    def output(self) -> str:
+        return self.device.root.with_name("output").read_text()
 
     def until(self, true: Callable[[], bool]) -> None:
-        """Wait for something; what was said, where it does not come."""
+        """Wait until this is true; fail with the output if it never is."""
         deadline = time.monotonic() + PATIENCE_S
         while not true():
-            assert self.process.poll() is None, self.said
-            assert time.monotonic() < deadline, self.said
+            assert self.process.poll() is None, self.output
+            assert time.monotonic() < deadline, self.output
             time.sleep(0.1)
 
     def program(self) -> list[str]:
@@ -58,7 +58,7 @@ class Watch:
         if self.process.poll() is None:
             self.process.send_signal(by)
         code = self.process.wait(PATIENCE_S)
-        self.said_file.close()
+        self.output_file.close()
         return code
 
 

@@ -1,4 +1,4 @@
-"""A desk that was set up once; each test has a copy."""
+"""A workstation with keys, a policy and a signed bundle, of which each test has its own copy."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.device.trust.desk import Desk, set_up
+from tests.device.trust.workstation import Workstation, set_up
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Desk:
-    return set_up(tmp_path_factory.mktemp("desk"))
+def prepared_workstation(tmp_path_factory: pytest.TempPathFactory) -> Workstation:
+    return set_up(tmp_path_factory.mktemp("workstation"))
 
 
 @pytest.fixture
-def desk(made: Desk, tmp_path: Path) -> Desk:
-    """Changed freely by a test."""
-    return Desk(Path(shutil.copytree(made.home, tmp_path / "desk")))
+def workstation(prepared_workstation: Workstation, tmp_path: Path) -> Workstation:
+    """A copy that the test may change."""
+    return Workstation(Path(shutil.copytree(prepared_workstation.home, tmp_path / "workstation")))

@@ -14,21 +14,23 @@ from edgekit.device.trust import policy, policy_history
 from edgekit.device.trust.adoption import adopt_policy
 from edgekit.runner.errors import ResourceError
 
-from .desk import Desk
+from .workstation import Workstation
 
 
 @pytest.fixture
-def device(desk: Desk) -> Path:
+def device(workstation: Workstation) -> Path:
     """The folder of a policy on a device."""
-    (desk.home / "home").mkdir(0o700)
-    adopt_policy(desk.trust, desk.home / "home" / "trust")
-    return desk.home / "home" / "trust"
+    (workstation.home / "home").mkdir(0o700)
+    adopt_policy(workstation.trust, workstation.home / "home" / "trust")
+    return workstation.home / "home" / "trust"
 
 
-def test_a_load_that_began_before_a_new_policy_does_not_bring_the_old_one_back(desk: Desk, device: Path) -> None:
+def test_a_load_that_began_before_a_new_policy_does_not_bring_the_old_one_back(
+    workstation: Workstation, device: Path
+) -> None:
     before = policy.read_policy(device)
-    desk.add("bert")
-    after = adopt_policy(desk.trust, device)
+    workstation.add("bert")
+    after = adopt_policy(workstation.trust, device)
     policy_history.update_history(device, before, after.time_s + 60)
     seen = policy_history.read_history(device)
     assert (seen.version, seen.sha256, seen.time_s) == (3, after.sha256, after.time_s + 60)
@@ -69,9 +71,9 @@ def test_what_a_kill_has_left_is_no_hindrance(device: Path) -> None:
     assert policy_history.read_history(device).time_s == rules.time_s + 60
 
 
-def test_a_disk_that_takes_nothing_stops_installations_and_no_load(desk: Desk, device: Path) -> None:
-    desk.forge(time=desk.later(0.01))  # a later one than was seen
+def test_a_disk_that_takes_nothing_stops_installations_and_no_load(workstation: Workstation, device: Path) -> None:
+    workstation.forge(time=workstation.later(0.01))  # a later one than was seen
     (device / policy_history.NEXT).mkdir()
-    assert trust.check_bundle(desk.bundle, device, None).signers == ("anna",)
+    assert trust.check_bundle(workstation.bundle, device, None).signers == ("anna",)
     with pytest.raises(ResourceError, match=r"seen.json: cannot be written"):
-        trust.check_bundle(desk.bundle, device, {})
+        trust.check_bundle(workstation.bundle, device, {})

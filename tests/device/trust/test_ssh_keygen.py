@@ -1,4 +1,4 @@
-"""How ssh-keygen is asked: always at a given time, with no need of a disk, and what an old or a busy one leads to."""
+"""How ssh-keygen is called: always with a given time, without a writable disk; and old, slow or missing versions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from edgekit.device.trust.adoption import adopt_policy
 from edgekit.runner.errors import ResourceError, TrustError
 from tests import requirements
 
-from .desk import DAY_S, YEAR_S, Desk
+from .workstation import DAY_S, YEAR_S, Workstation
 
 REAL = requirements.find_program("ssh-keygen") or ""
 RECORDS = f"""#!/bin/sh
-echo "$@" >> "$0.asked"
+echo "$@" >> "$0.calls"
 exec {REAL} "$@"
 """
 OLD = f"""#!/bin/sh
@@ -59,35 +59,35 @@ def put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Put:
     return put_in_place
 
 
-def test_the_path_names_no_other_one(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that calls every signature good, first on the PATH of whoever loads, is not even asked."""
+def test_the_path_names_no_other_one(workstation: Workstation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that calls every signature good, first on the PATH of whoever loads, is not even called."""
     path = tmp_path / "ssh-keygen"
-    path.write_text("#!/bin/sh\ntouch $0.asked\necho 'Good \"edgekit-policy\" signature for root with'\n")
+    path.write_text("#!/bin/sh\ntouch $0.calls\necho 'Good \"edgekit-policy\" signature for root with'\n")
     path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert desk.check().signers == ("anna",)
-    desk.statement.write_bytes(desk.statement.read_bytes() + b" ")
+    assert workstation.check().signers == ("anna",)
+    workstation.statement.write_bytes(workstation.statement.read_bytes() + b" ")
     with pytest.raises(TrustError, match="does not verify"):
-        desk.check()
-    assert not (tmp_path / "ssh-keygen.asked").exists()
+        workstation.check()
+    assert not (tmp_path / "ssh-keygen.calls").exists()
 
 
-def test_it_is_always_told_the_time_and_never_asked_for_its_own(desk: Desk, put: Put) -> None:
+def test_ssh_keygen_always_gets_a_time_and_never_uses_the_clock(workstation: Workstation, put: Put) -> None:
     """At a load and an installation, for the policy and the statement, and where a policy is taken over."""
     path = put(RECORDS)
     floor_s = time.time() + 5 * DAY_S
-    desk.check(clock_floor=floor_s)
-    desk.check(floors=None)
-    adopt_policy(desk.trust, desk.home / "device")
-    asked = Path(f"{path}.asked").read_text().splitlines()
-    assert len(asked) == 5 and all("-Y verify" in line and "-O verify-time=" in line for line in asked)
-    assert ssh_keygen.format_time(floor_s) in asked[1]
+    workstation.check(clock_floor=floor_s)
+    workstation.check(floors=None)
+    adopt_policy(workstation.trust, workstation.home / "device")
+    calls = Path(f"{path}.calls").read_text().splitlines()
+    assert len(calls) == 5 and all("-Y verify" in line and "-O verify-time=" in line for line in calls)
+    assert ssh_keygen.format_time(floor_s) in calls[1]
 
 
-def test_its_own_clock_does_not_count(desk: Desk) -> None:
-    """A key that has ended by the clock of the system, and a device that was told to look at an earlier moment."""
-    key = policy.read_policy(desk.trust).signers["anna"].key
-    data, armour = desk.statement.read_bytes(), desk.signature.read_bytes()
+def test_its_own_clock_does_not_count(workstation: Workstation) -> None:
+    """A key that has ended by the clock of the system, and a check on a device at an earlier moment."""
+    key = policy.read_policy(workstation.trust).signers["anna"].key
+    data, armour = workstation.statement.read_bytes(), workstation.signature.read_bytes()
     ended_s = time.time() - DAY_S
     signature = ssh_keygen.Signature(data, armour, statement.NAMESPACE, "anna", key, ended_s, "here")
     ssh_keygen.verify([signature], (), ended_s - 60)
@@ -97,35 +97,37 @@ def test_its_own_clock_does_not_count(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("place", ["/nonexistent", "relative", ""])
-def test_no_place_for_temporary_files_is_needed(place: str, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    damaged = Desk(Path(shutil.copytree(desk.home, desk.home.parent / "damaged")))
+def test_no_place_for_temporary_files_is_needed(
+    place: str, workstation: Workstation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damaged = Workstation(Path(shutil.copytree(workstation.home, workstation.home.parent / "damaged")))
     damaged.statement.write_bytes(damaged.statement.read_bytes() + b" ")
     monkeypatch.setenv("TMPDIR", place)
-    assert desk.check().signers == ("anna",)
+    assert workstation.check().signers == ("anna",)
     with pytest.raises(TrustError, match="does not verify"):
         damaged.check()
 
 
 def test_where_the_kernel_has_no_files_in_memory_a_private_folder_does(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    workstation: Workstation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(os, "memfd_create")
-    monkeypatch.chdir(desk.home)
-    (desk.home / "private").mkdir()
-    desk.add("bert")
-    desk.revoke("bert")  # a list of revoked keys is handed over too
-    for place in (str(desk.home / "private"), "private"):
+    monkeypatch.chdir(workstation.home)
+    (workstation.home / "private").mkdir()
+    workstation.add("bert")
+    workstation.revoke("bert")  # a list of revoked keys is handed over too
+    for place in (str(workstation.home / "private"), "private"):
         monkeypatch.setenv("TMPDIR", place)
-        assert desk.check().signers == ("anna",)
-        assert list((desk.home / "private").iterdir()) == []
+        assert workstation.check().signers == ("anna",)
+        assert list((workstation.home / "private").iterdir()) == []
     monkeypatch.setenv("TMPDIR", "/nonexistent")
     with pytest.raises(ResourceError, match=r"^/nonexistent/edgekit-\w+: cannot be created \(No such file"):
-        desk.check()
+        workstation.check()
 
 
-def test_a_full_place_for_temporary_files_is_named(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_place_for_temporary_files_is_named(workstation: Workstation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "memfd_create")
-    folder = desk.home / "full"
+    folder = workstation.home / "full"
     folder.mkdir()
     requirements.mount_here()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=64", "none", str(folder)], check=True)
@@ -133,50 +135,54 @@ def test_a_full_place_for_temporary_files_is_named(desk: Desk, monkeypatch: pyte
         (folder / "filling").write_bytes(bytes(4096))
         monkeypatch.setenv("TMPDIR", str(folder))
         with pytest.raises(ResourceError, match=rf"^{folder}/edgekit-\w+: cannot be written \(No space left"):
-            desk.check()
+            workstation.check()
         assert [path.name for path in folder.iterdir()] == ["filling"]
     finally:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_an_old_one_is_called_old(desk: Desk, put: Put) -> None:
+def test_an_old_one_is_called_old(workstation: Workstation, put: Put) -> None:
     """The real one of 8.4 was not at hand: this answers as its source does. What has no end it verifies as well."""
-    desk.add("carla", time.time() + YEAR_S)
-    desk.sign("carla")
+    workstation.add("carla", time.time() + YEAR_S)
+    workstation.sign("carla")
     path = put(OLD)
-    with pytest.raises(TrustError, match=rf"unknown key option\); {path} is too old, .*install OpenSSH 8.8") as found:
-        desk.check()
-    assert found.value.exit_code == 8
-    desk.forge("anna")
-    assert desk.check().signers == ("anna",)
+    with pytest.raises(
+        TrustError, match=rf"unknown key option\); {path} is too old, .*install OpenSSH 8.8"
+    ) as doctor_findings:
+        workstation.check()
+    assert doctor_findings.value.exit_code == 8
+    workstation.forge("anna")
+    assert workstation.check().signers == ("anna",)
 
 
-def test_one_that_does_not_know_signatures_is_called_old(desk: Desk, put: Put) -> None:
+def test_one_that_does_not_know_signatures_is_called_old(workstation: Workstation, put: Put) -> None:
     put("#!/bin/sh\necho 'unknown option -- Y' >&2\nexit 1\n")
     with pytest.raises(TrustError, match=r"\(unknown option -- Y\); .* is too old"):
-        desk.check()
+        workstation.check()
 
 
-def test_the_present_one_is_not_called_old(desk: Desk) -> None:
-    desk.statement.write_bytes(desk.statement.read_bytes() + b" ")
+def test_the_present_one_is_not_called_old(workstation: Workstation) -> None:
+    workstation.statement.write_bytes(workstation.statement.read_bytes() + b" ")
     with pytest.raises(TrustError, match="copy the files again or sign again"):
-        desk.check()
+        workstation.check()
 
 
-def test_one_that_does_not_answer_is_no_refusal(desk: Desk, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_does_not_answer_is_no_refusal(
+    workstation: Workstation, put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same files are good when the device is less busy, so nothing is blamed."""
     path = put("#!/bin/sh\necho $$ > $0.number\nexec sleep 600\n")
     monkeypatch.setattr(ssh_keygen, "LIMIT_S", 0.5)
     with pytest.raises(ResourceError, match="no answer within 0.5 s"):
-        desk.check()
+        workstation.check()
     assert not Path(f"/proc/{Path(f'{path}.number').read_text().strip()}").exists()
 
 
-def test_one_that_cannot_be_started_is_named(desk: Desk, put: Put) -> None:
+def test_one_that_cannot_be_started_is_named(workstation: Workstation, put: Put) -> None:
     path = put("")
     path.write_bytes(b"\x7fELF of another machine")
     with pytest.raises(ResourceError, match=rf"^{path}: cannot be started \(Exec format error\)"):
-        desk.check()
+        workstation.check()
 
 
 @pytest.mark.parametrize(
@@ -184,7 +190,7 @@ def test_one_that_cannot_be_started_is_named(desk: Desk, put: Put) -> None:
     [(None, True, "not found as"), (OLD, False, "is too old"), (f'#!/bin/sh\nexec {REAL} "$@"\n', False, "")],
 )
 def test_the_doctor_looks_at_it_where_releases_have_to_be_signed(
-    text: str | None, blocks: bool, words: str, desk: Desk, put: Put, tmp_path: Path
+    text: str | None, blocks: bool, words: str, workstation: Workstation, put: Put, tmp_path: Path
 ) -> None:
     home, folder = tmp_path / "home", tmp_path / "bin"
     folder.mkdir()
@@ -193,14 +199,14 @@ def test_the_doctor_looks_at_it_where_releases_have_to_be_signed(
     command = [sys.executable, "-c", DOCTOR.format(str(folder / "ssh-keygen"))]
     environment = {"PYTHONPATH": ":".join(sys.path), "EDGERUN_HOME": str(home), "PATH": "/usr/bin:/bin"}
 
-    def found() -> list[dict[str, str]]:
+    def doctor_findings() -> list[dict[str, str]]:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         return [each for each in json.loads(done.stdout)["findings"] if each["code"] == "ssh-keygen"]
 
-    assert found() == [], "a device without a policy does not need it"
+    assert doctor_findings() == [], "a device without a policy does not need it"
     home.mkdir(0o700)
-    adopt_policy(desk.trust, home / "trust")
-    findings = found()
+    adopt_policy(workstation.trust, home / "trust")
+    findings = doctor_findings()
     assert bool(findings) == bool(words)
     for each in findings:
         assert each["severity"] == ("error" if blocks else "warning")

@@ -1,4 +1,4 @@
-"""A rig of devices for each module that asks, and a desk whose HOME is the rig's."""
+"""Devices behind a real sshd, and this process as the workstation that reaches them."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from tests.fleet.devices.rig import Rig, need_rig
 
 
 @pytest.fixture(scope="module")
-def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    """Four devices."""
+def shared_rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """Four devices, started once for each test module."""
     need_rig()
-    with Rig(tmp_path_factory.mktemp("rig") / "rig", 4) as made:
-        yield made
+    with Rig(tmp_path_factory.mktemp("rig") / "rig", 4) as rig:
+        yield rig
 
 
 @pytest.fixture
-def desk(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
-    """The same, and this process is at its desk."""
-    monkeypatch.setenv("HOME", str(rig.home))
+def rig(shared_rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    """Four devices; HOME of this process is that of the rig's workstation, with its keys and known_hosts."""
+    monkeypatch.setenv("HOME", str(shared_rig.home))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    return rig
+    return shared_rig
 
 
 @pytest.fixture(scope="session")
 def large() -> bytes:
-    """3 MB that do not compress."""
+    """3 MB of random bytes, which cannot be compressed."""
     return Path("/dev/urandom").open("rb").read(3_000_000)

@@ -1,4 +1,4 @@
-"""A TCP line that can be cut and made slow: it passes on what comes, counts it, and resets both ends when it is due."""
+"""A TCP proxy between the workstation and a device, which counts bytes and can cut or slow down connections."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests import requirements
 from tests.conftest import ROOT
 
 MOST_ADDRESSES = 16
-"""Of one sshd."""
+"""The most addresses that one sshd listens on."""
 SESSION = """#!/bin/sh
 set -- $SSH_CONNECTION
 unset PYTHONPATH EDGERUN_HOME
@@ -50,7 +50,7 @@ LogLevel ERROR
 
 
 class Rig:
-    """`count` devices, the first at 127.1.0.1; `home` is the user's, with keys and known_hosts.
+    """A workstation and `count` devices, the first at 127.1.0.1; `home` is the workstation's, with keys.
 
     `before`: lines of shell, such as a mount, that only the devices see.
     """
@@ -58,10 +58,10 @@ class Rig:
     def __init__(self, folder: Path, count: int, before: str = "") -> None:
         self._before = before
         self.folder, self.count, self.user = folder, count, _user()
-        self.home = folder / "desk"
+        self.home = folder / "workstation"
         self.ssh = self.home / ".ssh"
-        for made in (self.home, folder / "devices", folder / "bin"):
-            made.mkdir(parents=True)
+        for parent in (self.home, folder / "devices", folder / "bin"):
+            parent.mkdir(parents=True)
         self.ssh.mkdir(mode=0o700)
         self.port = _free_port([address(number) for number in range(count)])
         self.host_key, self._key = make_key(folder / "host_key"), make_key(self.ssh / "id_ed25519")
@@ -81,7 +81,7 @@ class Rig:
         return self
 
     def start_devices(self, numbers: range) -> None:
-        """So that they answer; each sshd has some of them."""
+        """Start the sshd processes of these devices; each serves up to `MOST_ADDRESSES` of them."""
         for first in numbers[::MOST_ADDRESSES]:
             self._start(range(first, min(numbers.stop, first + MOST_ADDRESSES)))
         for first in numbers[::MOST_ADDRESSES]:
@@ -91,7 +91,7 @@ class Rig:
         self.stop_devices()
 
     def stop_devices(self) -> None:
-        """None answers any more."""
+        """Stop all sshd processes, so that no device answers any more."""
         for server in self._servers:
             server.terminate()
         for server in self._servers:
@@ -103,7 +103,7 @@ class Rig:
         return self.folder / "devices" / address(number)
 
     def setting(self, number: int, lines: str) -> None:
-        """Lines of shell that run before each command on a device."""
+        """Set lines of shell that run before each command on a device."""
         (self.device(number) / ".rig").write_text(f"{lines}\n")
 
     def know(self, *places: tuple[str, int], key: Path | None = None) -> None:
@@ -113,13 +113,13 @@ class Rig:
             stream.writelines(f"[{host}]:{port} {public[0]} {public[1]}\n" for host, port in places)
 
     def forget(self, number: int) -> None:
-        """Take a device out of known_hosts."""
+        """Remove a device from known_hosts."""
         path = self.ssh / "known_hosts"
         lines = path.read_text().splitlines(keepends=True)
         path.write_text("".join(line for line in lines if not line.startswith(f"[{address(number)}]:")))
 
     def inventory(self, text: str | None = None, **more: dict[str, object]) -> Path:
-        """hosts.yaml with every device, d0, d1, …, of class `box`; `more` are keys of single ones."""
+        """Write hosts.yaml with the devices d0, d1, … of class `box`; `more` adds keys to single ones."""
         path = self.folder / "hosts.yaml"
         lines = [f"defaults: {{user: {self.user}, port: {self.port}}}", "hosts:"]
         for number in range(self.count):
@@ -129,29 +129,29 @@ class Rig:
         return path
 
     def environment(self) -> dict[str, str]:
-        """Of the desk."""
+        """Return the environment of programs on the workstation."""
         known = {key: value for key, value in os.environ.items() if key != "SSH_AUTH_SOCK"}
         return {**known, "HOME": str(self.home), "PYTHONPATH": str(ROOT)}
 
     def edgekit(self, *words: object, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
-        """`edgekit …` at the desk."""
+        """Run `edgekit …` on the workstation."""
         command = [sys.executable, "-m", "edgekit", *map(str, words)]
         return subprocess.run(
             command, capture_output=True, text=True, env=self.environment(), cwd=self.folder, timeout=timeout_s
         )
 
     def start(self, *words: object) -> subprocess.Popen[str]:
-        """The same, to be watched."""
+        """Start `edgekit …` on the workstation and return the process."""
         command = [sys.executable, "-m", "edgekit", *map(str, words)]
         pipe = subprocess.PIPE
         return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=self.environment(), cwd=self.folder)
 
     def edgerun(self, number: int, *words: object) -> list[str]:
-        """The words of `edgerun` as a device would start it, for `subprocess` with `device_environment`."""
+        """Return the command `edgerun …` of a device, for `subprocess` with `device_environment`."""
         return [sys.executable, "-m", "edgekit.runner", *map(str, words)]
 
     def device_environment(self, number: int) -> dict[str, str]:
-        """Of a program on a device."""
+        """Return the environment of a program on a device."""
         home = self.device(number)
         return {**os.environ, "HOME": str(home), "EDGERUN_HOME": str(home / ".edge"), "PYTHONPATH": str(ROOT)}
 
@@ -184,7 +184,7 @@ class Rig:
 
 
 def running(runner: Path, command: str) -> list[int]:
-    """Processes that are a command of this runner, without what looks after them."""
+    """Return the processes that run a command of this runner, without those that supervise them."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -194,18 +194,18 @@ def running(runner: Path, command: str) -> list[int]:
 
 
 def need_rig() -> None:
-    """Skip where a tool of the rig is lacking."""
+    """Skip the test if a program that the rig needs is missing."""
     requirements.package("asyncssh")
     requirements.program("sshd")
 
 
 def address(number: int) -> str:
-    """Of a device."""
+    """Return the IP address of a device."""
     return f"127.1.{number // 250}.{number % 250 + 1}"
 
 
 def make_key(path: Path, kind: str = "ed25519") -> Path:
-    """A private key without a passphrase; its public half lies beside it."""
+    """Create a private key without a passphrase, and the public key beside it."""
     subprocess.run(
         [requirements.program("ssh-keygen"), "-q", "-t", kind, "-N", "", "-C", path.name, "-f", str(path)], check=True
     )
@@ -224,7 +224,7 @@ def _script(path: Path, text: str) -> None:
 
 
 def _free_port(addresses: Sequence[str]) -> int:
-    """One that is free on all of them."""
+    """Return a port that is free on all of these addresses."""
     for _ in range(100):
         port = random.randrange(20_000, 60_000)
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Hello and `edgerun` on real devices, old ones and lying ones among them."""
+"""Hello and `edgerun` on real devices, and on devices that are too old or give false answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from edgekit.fleet.devices import facts
 from edgekit.fleet.devices.device_errors import DeviceError
 from tests import requirements
-from tests.fleet.devices import desk as desks
+from tests.fleet.devices import sessions
 from tests.fleet.devices.rig import Rig
 
 PYENV = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
@@ -44,62 +44,62 @@ def with_python(version: str) -> Path | None:
     return ours[0] if ours else Path(found) if found else None
 
 
-def test_one_round_trip_tells_what_a_device_is(desk: Rig) -> None:
-    found = desks.greeted(desks.host(desk))
+def test_one_round_trip_tells_what_a_device_is(rig: Rig) -> None:
+    found = sessions.hello(sessions.host(rig))
     assert found.python == sys.version_info[:3] and found.machine == platform.machine()
-    assert found.home == str(desk.device(0) / ".edge")
+    assert found.home == str(rig.device(0) / ".edge")
     assert found.free_bytes and found.free_bytes > 1e6
     assert abs(found.ahead_s) < 60
     assert "numpy" in found.distributions and not found.packages
 
 
-def test_the_status_comes_along_once_the_runner_is_there(desk: Rig) -> None:
-    assert not desks.greeted(desks.host(desk, 1)).runner
-    _, found = desks.talk(desks.host(desk, 1), desks.ready)
+def test_the_status_comes_along_once_the_runner_is_there(rig: Rig) -> None:
+    assert not sessions.hello(sessions.host(rig, 1)).runner
+    _, found = sessions.run_session(sessions.host(rig, 1), sessions.supply_runner)
     assert found.runner and found.status == facts.ReleaseStatus()
-    assert desks.greeted(desks.host(desk, 1)).status is not None
+    assert sessions.hello(sessions.host(rig, 1)).status is not None
 
 
-def test_a_home_can_be_named_also_below_the_login(desk: Rig) -> None:
-    assert desks.greeted(desks.host(desk, home="~/a b")).home == str(desk.device(0) / "a b")
-    assert desks.greeted(desks.host(desk, home="/var/x")).home == "/var/x"
-    desk.setting(0, "export EDGERUN_HOME=/var/theirs")
-    assert desks.greeted(desks.host(desk)).home == "/var/theirs"
-    desk.setting(0, "")
+def test_a_home_can_be_named_also_below_the_login(rig: Rig) -> None:
+    assert sessions.hello(sessions.host(rig, home="~/a b")).home == str(rig.device(0) / "a b")
+    assert sessions.hello(sessions.host(rig, home="/var/x")).home == "/var/x"
+    rig.setting(0, "export EDGERUN_HOME=/var/theirs")
+    assert sessions.hello(sessions.host(rig)).home == "/var/theirs"
+    rig.setting(0, "")
 
 
-def test_what_a_login_prints_is_passed_by(desk: Rig) -> None:
-    desk.setting(0, "echo 'Welcome! {}'; echo '{\"python\": 1}'")
-    assert desks.greeted(desks.host(desk)).python[0] == 3
-    assert desks.talk(desks.host(desk), desks.ready)[1].status is not None
-    desk.setting(0, "")
+def test_what_a_login_prints_is_passed_by(rig: Rig) -> None:
+    rig.setting(0, "echo 'Welcome! {}'; echo '{\"python\": 1}'")
+    assert sessions.hello(sessions.host(rig)).python[0] == 3
+    assert sessions.run_session(sessions.host(rig), sessions.supply_runner)[1].status is not None
+    rig.setting(0, "")
 
 
-def test_a_python_that_is_not_there_is_named(desk: Rig) -> None:
+def test_a_python_that_is_not_there_is_named(rig: Rig) -> None:
     with pytest.raises(DeviceError, match="has no python4; name its Python as `python` in hosts.yaml") as caught:
-        desks.greeted(desks.host(desk, python="python4"))
+        sessions.hello(sessions.host(rig, python="python4"))
     assert caught.value.exit_code == 5
 
 
 @pytest.mark.parametrize("version", ["2.7", "3.6", "3.8"])
-def test_an_old_python_is_said_plainly(version: str, desk: Rig) -> None:
+def test_an_old_python_is_named_in_the_error(version: str, rig: Rig) -> None:
     python = with_python(version)
     what = f"python{version}, on the PATH or from pyenv"
     requirements.condition(python is not None, what, required_in_ci=False)
     with pytest.raises(DeviceError, match="is older than the 3.9|too old to be queried") as caught:
-        desks.greeted(desks.host(desk, python=str(python)))
+        sessions.hello(sessions.host(rig, python=str(python)))
     assert caught.value.exit_code == 5
     assert version in str(caught.value)
 
 
 @pytest.mark.parametrize("python", ["true", "echo", "cat", "false"])
-def test_what_is_no_python_at_all_is_no_device(python: str, desk: Rig) -> None:
+def test_what_is_no_python_at_all_is_no_device(python: str, rig: Rig) -> None:
     with pytest.raises(DeviceError):
-        desks.greeted(desks.host(desk, python=f"/bin/{python}"))
+        sessions.hello(sessions.host(rig, python=f"/bin/{python}"))
 
 
 @pytest.mark.parametrize(
-    ("out", "said"),
+    ("out", "message"),
     [
         (b"", "answered with something unexpected"),
         (b"\xff\xfe garbage", "answered with something unexpected"),
@@ -124,8 +124,8 @@ def test_what_is_no_python_at_all_is_no_device(python: str, desk: Rig) -> None:
     ],
 )
 @pytest.mark.usefixtures("no_recursion_limit")
-def test_an_answer_of_another_shape_is_refused_in_a_line(out: bytes, said: str) -> None:
-    with pytest.raises(DeviceError, match=said) as caught:
+def test_an_answer_of_another_shape_is_refused_in_a_line(out: bytes, message: str) -> None:
+    with pytest.raises(DeviceError, match=message) as caught:
         facts.parse_hello(out, TOKEN)
     assert caught.value.exit_code == 8
     assert str(caught.value).isprintable() and len(str(caught.value)) < 300
@@ -138,16 +138,16 @@ def test_the_root_of_a_disk_is_no_home() -> None:
         assert caught.value.exit_code == 2
 
 
-def test_how_a_login_fails_is_said_plainly(desk: Rig) -> None:
-    for lines, said in (
+def test_the_reason_of_a_failed_login_is_named(rig: Rig) -> None:
+    for lines, message in (
         ("exec 1>&-", "the login closes standard output"),
         ("kill -9 $$", r"was killed on the device \(SIGKILL\)"),
         ("exit 9", "ended with exit code 9"),
     ):
-        desk.setting(0, lines)
-        with pytest.raises(DeviceError, match=said):
-            desks.greeted(desks.host(desk))
-    desk.setting(0, "")
+        rig.setting(0, lines)
+        with pytest.raises(DeviceError, match=message):
+            sessions.hello(sessions.host(rig))
+    rig.setting(0, "")
 
 
 def test_an_answer_of_the_right_shape_is_read() -> None:

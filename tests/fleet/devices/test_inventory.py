@@ -1,4 +1,4 @@
-"""hosts.yaml: what may stand there, and what is said of the rest."""
+"""hosts.yaml: what it may contain, and the errors for everything else."""
 
 from __future__ import annotations
 
@@ -45,13 +45,17 @@ def test_devices_are_chosen_by_name_and_class(tmp_path: Path) -> None:
     found = inventory.read_inventory(write(tmp_path, GOOD))
     assert [host.name for host in found.chosen((), "pi4")] == ["door-1", "door-2"]
     assert [host.name for host in found.chosen(("gate", "door-1"))] == ["door-1", "gate"]
-    for names, device_class, said in ((("dor-1",), None, '"door-1"'), ((), "pi", "pi4"), (("gate",), "pi4", "no host")):
-        with pytest.raises(ConfigError, match=said):
+    for names, device_class, message in (
+        (("dor-1",), None, '"door-1"'),
+        ((), "pi", "pi4"),
+        (("gate",), "pi4", "no host"),
+    ):
+        with pytest.raises(ConfigError, match=message):
             found.chosen(names, device_class)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("hosts: {a: {clas: pi4}}", 'hosts.a.clas: unknown key, did you mean "class"?'),
         ("hots: {a: {}}", 'hots: unknown key, did you mean "hosts"?'),
@@ -98,9 +102,9 @@ def test_devices_are_chosen_by_name_and_class(tmp_path: Path) -> None:
         ("hosts: {", "line"),
     ],
 )
-def test_a_fault_is_named_with_its_place(text: str, said: str, tmp_path: Path) -> None:
+def test_a_fault_is_named_with_its_place(text: str, message: str, tmp_path: Path) -> None:
     found = refused(tmp_path, text)
-    assert said in found and str(tmp_path / "hosts.yaml") in found
+    assert message in found and str(tmp_path / "hosts.yaml") in found
     assert found.replace("\n", "").isprintable()
 
 
@@ -110,7 +114,7 @@ def test_hosts_are_names_and_addresses(tmp_path: Path) -> None:
         assert found.host == host and found.ssh_words == f"'D\\x@{host}'"
 
 
-def test_thousands_of_devices_fit_and_too_many_are_told_in_words_of_an_inventory(tmp_path: Path) -> None:
+def test_thousands_of_devices_fit_and_too_many_are_an_error_of_the_inventory(tmp_path: Path) -> None:
     def lines(count: int) -> str:
         hosts = (f"  h{number}: {{class: pi4, host: 10.0.{number // 250}.{number % 250}}}" for number in range(count))
         return "\n".join(["hosts:", *hosts])
@@ -126,7 +130,7 @@ def test_thousands_of_devices_fit_and_too_many_are_told_in_words_of_an_inventory
         inventory.read_inventory(tmp_path)
 
 
-def test_all_faults_are_said_at_once(tmp_path: Path) -> None:
+def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
     assert len(refused(tmp_path, "hosts: {a: {port: 0, usr: x}, b: {hme: /x}}").splitlines()) == 3
 
 

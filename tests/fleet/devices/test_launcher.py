@@ -19,18 +19,18 @@ STRANGER = "print('a module of the present folder ran')"
 def test_nothing_in_the_present_folder_is_run(packages: str, before: str | None, tmp_path: Path) -> None:
     """An empty name in PYTHONPATH is the folder that somebody happens to be in."""
     home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
-    (home / "desk" / "packages").mkdir(parents=True)
+    (home / "fleet" / "packages").mkdir(parents=True)
     elsewhere.mkdir()
-    (home / "desk" / "runner.pyz").write_text(RUNNER)
+    (home / "fleet" / "runner.pyz").write_text(RUNNER)
     (elsewhere / "argparse.py").write_text(STRANGER)
     if packages:
-        (home / "desk" / "packages" / "used").write_text(packages)
+        (home / "fleet" / "packages" / "used").write_text(packages)
     put.launch(str(home), "runner")
     environment = {"PATH": "/usr/bin:/bin"} if before is None else {"PATH": "/usr/bin:/bin", "PYTHONPATH": before}
     done = subprocess.run(
         [home / "edgerun"], cwd=elsewhere, env=environment, capture_output=True, text=True, check=True
     )
     assert "present folder ran" not in done.stdout
-    wanted = [str(home / "desk" / "packages" / name) for name in packages.split()]
-    wanted += [name for name in (before or "").split(":") if name]
-    assert json.loads(done.stdout)[1 : len(wanted) + 1] == wanted
+    expected = [str(home / "fleet" / "packages" / name) for name in packages.split()]
+    expected += [name for name in (before or "").split(":") if name]
+    assert json.loads(done.stdout)[1 : len(expected) + 1] == expected

@@ -1,4 +1,4 @@
-"""Bundles timed in turns on devices: what a device answers is not believed, and one that does not answer is named."""
+"""Bundles timed in turns on devices: impossible reports are refused, and a device that does not answer is named."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from edgekit.fleet.devices import remote_benchmark
 from edgekit.fleet.devices.remote_benchmark import BenchmarkBundle, BenchmarkPlan, check_hosts, time_on_hosts
 from edgekit.runner.bundle import sha256
 from tests.device.releases.device import write
-from tests.fleet.devices.desk import host
 from tests.fleet.devices.rig import Rig
+from tests.fleet.devices.sessions import host
 
 pytestmark = pytest.mark.fleet
 
-ASKED = BenchmarkPlan(rounds=10, calls_per_round=5, warmup_per_round=1, threads=1)
+PLAN = BenchmarkPlan(rounds=10, calls_per_round=5, warmup_per_round=1, threads=1)
 MACHINE = {"host": "x", "cpu": "Cortex-A72", "machine": "aarch64", "system": "Linux", "python": "3.11", "numpy": "2.0"}
 
 
@@ -36,7 +36,7 @@ def answer(sent: BenchmarkBundle, **changes: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"machine": None}, "did not report what machine it is"),
         ({"machine": {**MACHINE, "cpu": 7}}, "did not report its cpu"),
@@ -51,32 +51,32 @@ def answer(sent: BenchmarkBundle, **changes: Any) -> str:
         ({"bundles": []}, "timed other bundles than those requested"),
     ],
 )
-def test_what_no_measurement_says_is_refused_in_a_line(
-    desk: Rig, sent: BenchmarkBundle, changes: dict[str, Any], said: str
+def test_a_report_that_no_measurement_can_give_is_refused(
+    rig: Rig, sent: BenchmarkBundle, changes: dict[str, Any], message: str
 ) -> None:
-    (desk.device(0) / "answer").write_text(answer(sent, **changes) + "\n")
-    desk.setting(0, 'case "$SSH_ORIGINAL_COMMAND" in *" bench "*) cat "$HOME/answer"; exit 0;; esac')
-    with pytest.raises(EdgekitError, match=f"^d0: .*{said}") as caught:
-        time_on_hosts([host(desk)], [sent], ASKED)
+    (rig.device(0) / "answer").write_text(answer(sent, **changes) + "\n")
+    rig.setting(0, 'case "$SSH_ORIGINAL_COMMAND" in *" bench "*) cat "$HOME/answer"; exit 0;; esac')
+    with pytest.raises(EdgekitError, match=f"^d0: .*{message}") as caught:
+        time_on_hosts([host(rig)], [sent], PLAN)
     assert caught.value.exit_code == 8 and "\n" not in str(caught.value)
 
 
-def test_a_device_measures_and_is_asked_again_while_it_is_disturbed(
-    desk: Rig, sent: BenchmarkBundle, monkeypatch: pytest.MonkeyPatch
+def test_a_device_measures_again_while_it_is_disturbed(
+    rig: Rig, sent: BenchmarkBundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_benchmark, "PAUSES_S", (0.0, 0.0))
-    told: list[str] = []
-    (desk.device(0) / "answer").write_text(answer(sent, why=["it was 85 °C hot"]) + "\n")
-    desk.setting(0, 'case "$SSH_ORIGINAL_COMMAND" in *" bench "*) cat "$HOME/answer"; exit 0;; esac')
-    part = time_on_hosts([host(desk)], [sent], ASKED, say=told.append)["d0"]
-    assert part.disturbed == ("it was 85 °C hot",) and len(told) == 2 and "measuring again" in told[0]
-    desk.setting(0, "")
-    part = time_on_hosts([host(desk)], [sent], ASKED, say=told.append)["d0"]
+    messages: list[str] = []
+    (rig.device(0) / "answer").write_text(answer(sent, why=["it was 85 °C hot"]) + "\n")
+    rig.setting(0, 'case "$SSH_ORIGINAL_COMMAND" in *" bench "*) cat "$HOME/answer"; exit 0;; esac')
+    part = time_on_hosts([host(rig)], [sent], PLAN, say=messages.append)["d0"]
+    assert part.disturbed == ("it was 85 °C hot",) and len(messages) == 2 and "measuring again" in messages[0]
+    rig.setting(0, "")
+    part = time_on_hosts([host(rig)], [sent], PLAN, say=messages.append)["d0"]
     assert part.samples_ms["tiny"].shape == (50,) and np.median(part.samples_ms["tiny"]) > 0
 
 
-def test_one_that_does_not_answer_is_named_before_anything_is_done(desk: Rig) -> None:
-    check_hosts([host(desk, 0), host(desk, 1)])
+def test_one_that_does_not_answer_is_named_before_anything_is_done(rig: Rig) -> None:
+    check_hosts([host(rig, 0), host(rig, 1)])
     with pytest.raises(EdgekitError, match=r"^d2: .*cannot be reached"):
-        check_hosts([host(desk, 0), host(desk, 2, port=1)])
-    assert not (desk.device(1) / ".edge").exists(), "to be asked changes nothing"
+        check_hosts([host(rig, 0), host(rig, 2, port=1)])
+    assert not (rig.device(1) / ".edge").exists(), "the check changes nothing on a device"

@@ -11,7 +11,7 @@ from edgekit.core.errors import ConfigError
 from edgekit.fleet.devices import wheels
 from edgekit.fleet.devices.device_errors import DeviceError
 from edgekit.fleet.devices.facts import HelloFacts
-from tests.fleet.devices.house import wheel
+from tests.fleet.devices.wheel_files import wheel
 
 PI = HelloFacts(
     python=(3, 11, 2), implementation="CPython", bits=64, machine="aarch64", system="Linux", libc="glibc 2.36",
@@ -25,7 +25,7 @@ def chosen(folder: Path, facts: HelloFacts = PI, target: str = "onnx") -> list[s
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Path:
+def wheelhouse(tmp_path: Path) -> Path:
     """numpy and ONNX Runtime for several devices."""
     for tag in (NEW, "cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-manylinux_2_28_aarch64", "cp311-cp311-win32"):
         wheel(tmp_path, "numpy-2.1.0", tag)
@@ -35,27 +35,27 @@ def house(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_those_for_its_python_processor_and_c_library_and_what_they_need(house: Path) -> None:
-    assert chosen(house) == [
+def test_wheels_fit_the_python_processor_and_c_library_and_bring_what_they_need(wheelhouse: Path) -> None:
+    assert chosen(wheelhouse) == [
         "flatbuffers-25.1-py3-none-any.whl", f"numpy-2.1.0-{NEW}.whl", f"onnxruntime-1.20.0-{NEW}.whl"
     ]  # fmt: skip
 
 
-def test_nothing_that_is_there_already(house: Path) -> None:
+def test_no_wheel_is_sent_that_is_already_installed(wheelhouse: Path) -> None:
     there = replace(PI, distributions={"numpy": "1.24.2"})
-    assert chosen(house, there) == ["flatbuffers-25.1-py3-none-any.whl", f"onnxruntime-1.20.0-{NEW}.whl"]
-    assert chosen(house, replace(PI, distributions={"onnxruntime": "1.20.0"})) == [f"numpy-2.1.0-{NEW}.whl"]
-    assert chosen(house, replace(PI, distributions={"numpy": "2.0", "openvino": "2025.1"})) == []
+    assert chosen(wheelhouse, there) == ["flatbuffers-25.1-py3-none-any.whl", f"onnxruntime-1.20.0-{NEW}.whl"]
+    assert chosen(wheelhouse, replace(PI, distributions={"onnxruntime": "1.20.0"})) == [f"numpy-2.1.0-{NEW}.whl"]
+    assert chosen(wheelhouse, replace(PI, distributions={"numpy": "2.0", "openvino": "2025.1"})) == []
     assert wheels.missing_distributions(replace(PI, distributions={"numpy": "2.0", "onnxruntime": "1"}), "onnx") == []
 
 
-def test_a_version_that_does_not_do_is_replaced(house: Path) -> None:
-    assert f"numpy-2.1.0-{NEW}.whl" in chosen(house, replace(PI, distributions={"numpy": "1.19.5"}))
+def test_a_version_that_does_not_do_is_replaced(wheelhouse: Path) -> None:
+    assert f"numpy-2.1.0-{NEW}.whl" in chosen(wheelhouse, replace(PI, distributions={"numpy": "1.19.5"}))
 
 
-def test_an_older_c_library_gets_an_older_wheel(house: Path) -> None:
+def test_an_older_c_library_gets_an_older_wheel(wheelhouse: Path) -> None:
     old = replace(PI, libc="glibc 2.17", distributions={"onnxruntime": "1.16"})
-    assert chosen(house, old) == [f"numpy-1.26.4-{OLD}.whl"]
+    assert chosen(wheelhouse, old) == [f"numpy-1.26.4-{OLD}.whl"]
 
 
 def test_an_interpreter_that_was_built_for_numpy_1_gets_that(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_an_interpreter_that_was_built_for_numpy_1_gets_that(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"machine": "armv7l", "bits": 32}, "for CPython 3.11 on armv7l"),
         ({"bits": 32}, "for CPython 3.11 on armv7l"),
@@ -75,23 +75,23 @@ def test_an_interpreter_that_was_built_for_numpy_1_gets_that(tmp_path: Path) -> 
     ],
 )
 def test_what_the_folder_lacks_is_named_with_the_line_that_fetches_it(
-    changes: dict[str, object], said: str, house: Path
+    changes: dict[str, object], message: str, wheelhouse: Path
 ) -> None:
-    with pytest.raises(DeviceError, match=said) as caught:
-        chosen(house, replace(PI, **changes))  # type: ignore[arg-type]
+    with pytest.raises(DeviceError, match=message) as caught:
+        chosen(wheelhouse, replace(PI, **changes))  # type: ignore[arg-type]
     assert "pip download --only-binary :all: --python-version" in str(caught.value)
     assert caught.value.exit_code == 5
 
 
-def test_a_need_of_a_need_that_is_not_there_is_named(house: Path) -> None:
-    (house / "flatbuffers-25.1-py3-none-any.whl").unlink()
+def test_a_need_of_a_need_that_is_not_there_is_named(wheelhouse: Path) -> None:
+    (wheelhouse / "flatbuffers-25.1-py3-none-any.whl").unlink()
     with pytest.raises(DeviceError, match="needs a wheel of flatbuffers"):
-        chosen(house)
+        chosen(wheelhouse)
 
 
 def test_a_folder_without_wheels_is_refused(tmp_path: Path) -> None:
-    for folder, said in ((tmp_path / "none", "no such folder"), (tmp_path, "holds no wheel")):
-        with pytest.raises(ConfigError, match=said):
+    for folder, message in ((tmp_path / "none", "no such folder"), (tmp_path, "holds no wheel")):
+        with pytest.raises(ConfigError, match=message):
             wheels.read_folder(folder)
     (tmp_path / "numpy.whl").touch()
     with pytest.raises(ConfigError, match="not the name of a wheel"):

@@ -1,4 +1,4 @@
-"""A fleet of four devices that are empty for each test, and bundles to bring."""
+"""A fleet of four devices that are empty for each test, and bundles to push."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class Fleet:
     bundles: dict[str, Path]
 
     def run(self, code: int, command: str, *words: object, timeout_s: float = 300) -> str:
-        """`edgekit fleet COMMAND … --to hosts.yaml`, which must end so; what it printed. No traceback."""
+        """Run `edgekit fleet COMMAND … --to hosts.yaml`, which must end with this code; return what it printed."""
         done = self.rig.edgekit("fleet", command, *words, "--to", self.hosts, timeout_s=timeout_s)
         assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
         assert "Traceback" not in done.stderr
         return done.stdout
 
-    def asked(self, code: int, command: str, *words: object, **more: float) -> dict[str, dict[str, Any]]:
-        """The same with --json; by host what was said of it."""
+    def report(self, code: int, command: str, *words: object, **more: float) -> dict[str, dict[str, Any]]:
+        """Run it with --json, and return the report on each device by its name."""
         lines = self.run(code, command, *words, "--json", **more).splitlines()
         return {found["host"]: found for found in map(json.loads, lines)}
 
     def states(self, code: int, command: str, *words: object, **more: float) -> list[str]:
         """The states alone, in the order of the inventory."""
-        return [found["state"] for found in self.asked(code, command, *words, **more).values()]
+        return [found["state"] for found in self.report(code, command, *words, **more).values()]
 
     def status(self, number: int) -> dict[str, Any]:
         """What a device itself says."""
@@ -60,16 +60,16 @@ class Fleet:
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     need_rig()
-    with Rig(tmp_path_factory.mktemp("rig") / "rig", 4) as made:
-        yield made
+    with Rig(tmp_path_factory.mktemp("rig") / "rig", 4) as rig:
+        yield rig
 
 
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Two sound ones, and one whose golden answers are wrong."""
+    """Bundles by version: two valid ones, and "wrong", whose golden answers are wrong."""
     folder = tmp_path_factory.mktemp("bundles")
-    made = {each: device.write(folder / f"tiny-onnx-{each}.edge.zip", version=each) for each in ("1.0.0", "2.0.0")}
-    return {**made, "wrong": device.wrong(folder / "tiny-onnx-6.6.6.edge.zip")}
+    valid = {each: device.write(folder / f"tiny-onnx-{each}.edge.zip", version=each) for each in ("1.0.0", "2.0.0")}
+    return {**valid, "wrong": device.wrong(folder / "tiny-onnx-6.6.6.edge.zip")}
 
 
 @pytest.fixture

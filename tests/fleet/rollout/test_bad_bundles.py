@@ -1,4 +1,4 @@
-"""Bundles that hang, or lie after they were installed, pushed to real devices."""
+"""Bundles that hang, or fail after they were installed, pushed to real devices."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def spoilt(fleet: Fleet, number: int, reason: str, folder: Path) -> Iterator[Non
         process.wait(timeout=60)
 
 
-def test_one_that_hangs_is_refused_by_the_canarys_own_proof(fleet: Fleet, tmp_path: Path) -> None:
+def test_a_bundle_that_hangs_is_refused_by_the_self_test_of_the_first_device(fleet: Fleet, tmp_path: Path) -> None:
     fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm", "--canary", "4")
     shorter = "s/ install / install --wall-s 4 --cpu-s 3 /"
     fleet.rig.setting(0, f"""SSH_ORIGINAL_COMMAND=$(printf %s "$SSH_ORIGINAL_COMMAND" | sed '{shorter}')""")
-    found = fleet.asked(5, "push", device.endless(tmp_path / "tiny-onnx-7.7.7.edge.zip"), "--confirm")
+    found = fleet.report(5, "push", device.endless(tmp_path / "tiny-onnx-7.7.7.edge.zip"), "--confirm")
     assert [each["state"] for each in found.values()] == ["failed", "sent", "sent", "sent"]
     assert "was not installed" in found["d0"]["why"] and "d0 failed" in found["d3"]["why"]
     for number in range(4):
@@ -43,13 +43,13 @@ def test_one_that_hangs_is_refused_by_the_canarys_own_proof(fleet: Fleet, tmp_pa
 
 
 @pytest.mark.parametrize("reason", ["wrong answers on this device", "did not end within"])
-def test_one_that_goes_wrong_later_is_taken_back_there_and_the_push_sees_it(
+def test_a_bundle_that_fails_later_is_rolled_back_and_the_push_reports_it(
     reason: str, fleet: Fleet, tmp_path: Path
 ) -> None:
     fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm", "--canary", "4")
     with spoilt(fleet, 0, reason, tmp_path):
-        found = fleet.asked(5, "push", fleet.bundles["2.0.0"], "--wait", "120")
+        found = fleet.report(5, "push", fleet.bundles["2.0.0"], "--wait", "120")
     assert [each["state"] for each in found.values()] == ["failed", "sent", "sent", "sent"]
     assert found["d0"]["why"].startswith("release 2 was rolled back:") and reason in found["d0"]["why"]
     assert [fleet.status(number)["current"] for number in range(4)] == [1] * 4
-    assert fleet.asked(0, "status", "--only", "d0")["d0"]["version"] == "1.0.0"
+    assert fleet.report(0, "status", "--only", "d0")["d0"]["version"] == "1.0.0"

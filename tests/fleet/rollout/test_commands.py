@@ -22,7 +22,7 @@ def test_status_says_what_runs_where_and_what_failed(fleet: Fleet) -> None:
     fleet.run(5, "push", fleet.bundles["wrong"], "--confirm", "--only", "d1")
     fleet.run(0, "push", fleet.bundles["2.0.0"], "--wait", "0", "--only", "d0")
     fleet.rig.inventory(d3={"port": 1})
-    found = fleet.asked(7, "status")
+    found = fleet.report(7, "status")
     assert [each["state"] for each in found.values()] == ["on probation", CONFIRMED, "no release", "unreachable"]
     assert (found["d0"]["name"], found["d0"]["version"], found["d0"]["release"]) == ("tiny", "2.0.0", 2)
     assert "wrong answers on this device" in found["d1"]["failed"]["2"]
@@ -42,16 +42,16 @@ def damage(fleet: Fleet, number: int) -> None:
         stream.write(b"!")
 
 
-def test_a_release_that_its_device_would_not_load_is_said_and_pushed_again(fleet: Fleet) -> None:
+def test_a_release_that_its_device_would_not_load_is_reported_and_pushed_again(fleet: Fleet) -> None:
     only = ("--only", "d0", "--only", "d1")
     fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm", *only)
     damage(fleet, 0)
-    found = fleet.asked(8, "status", *only)
+    found = fleet.report(8, "status", *only)
     assert [each["state"] for each in found.values()] == ["refused", CONFIRMED]
     assert found["d0"]["exit_code"] == 8 and found["d0"]["release"] == 1
     assert "release 1: " in found["d0"]["why"] and "receive and install it again" in found["d0"]["why"]
     assert "refused" in fleet.run(8, "status", "--only", "d0")
-    found = fleet.asked(8, "confirm", fleet.bundles["1.0.0"], *only)
+    found = fleet.report(8, "confirm", fleet.bundles["1.0.0"], *only)
     assert [each["state"] for each in found.values()] == ["failed", CONFIRMED]
     assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--confirm", *only) == [CONFIRMED] * 2
     assert fleet.states(0, "status", *only) == [CONFIRMED] * 2
@@ -61,15 +61,15 @@ def test_a_release_that_its_device_would_not_load_is_said_and_pushed_again(fleet
 def test_what_only_asks_or_takes_back_changes_nothing_on_a_device_that_never_had_anything(fleet: Fleet) -> None:
     assert fleet.states(0, "status") == ["no release"] * 4
     for command in ("rollback", "confirm"):
-        found = fleet.asked(4, command, fleet.bundles["1.0.0"])
+        found = fleet.report(4, command, fleet.bundles["1.0.0"])
         assert [each["state"] for each in found.values()] == ["not current"] * 4
         assert {each["why"] for each in found.values()} == {"nothing was ever installed there"}
     assert {path.name for path in fleet.rig.device(0).iterdir()} == {".calls"}
 
 
-def test_a_release_that_no_push_brought_is_not_told_as_none(fleet: Fleet) -> None:
+def test_a_release_that_no_push_brought_is_reported(fleet: Fleet) -> None:
     fleet.on(0, "install", fleet.bundles["1.0.0"])
-    found = fleet.asked(4, "status", "--only", "d0")
+    found = fleet.report(4, "status", "--only", "d0")
     assert "has a release, but no runner that can be called from here; `edgekit fleet push`" in found["d0"]["why"]
 
 
@@ -78,7 +78,7 @@ def test_a_runner_of_another_version_and_a_full_disk_keep_nobody_from_taking_bac
     fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0")
     fleet.run(0, "push", fleet.bundles["2.0.0"], "--wait", "0", "--only", "d0")
     edge = fleet.rig.device(0) / ".edge"
-    (path,) = (edge / "desk").glob("*.pyz")
+    (path,) = (edge / "fleet").glob("*.pyz")
     other = path.read_bytes() + b"\0"
     theirs = path.with_name(f"{hashlib.sha256(other).hexdigest()}.pyz")
     theirs.write_bytes(other)
@@ -94,9 +94,9 @@ def test_a_runner_of_another_version_and_a_full_disk_keep_nobody_from_taking_bac
     assert fleet.states(0, "status", *only) == ["on probation"]
     assert fleet.states(0, "confirm", fleet.bundles["2.0.0"], *only) == [CONFIRMED]
     assert fleet.states(0, "rollback", fleet.bundles["2.0.0"], *only) == ["taken back"]
-    assert [each.name for each in (edge / "desk").glob("*.pyz")] == [theirs.name]
+    assert [each.name for each in (edge / "fleet").glob("*.pyz")] == [theirs.name]
     assert (edge / "edgerun").read_text() == launcher
-    found = fleet.asked(7, "push", fleet.bundles["2.0.0"], "--confirm", *only)
+    found = fleet.report(7, "push", fleet.bundles["2.0.0"], "--confirm", *only)
     assert "0 bytes are free in" in found["d0"]["why"] and "are needed in all" in found["d0"]["why"]
     fleet.rig.setting(0, "")
     assert fleet.states(0, "push", fleet.bundles["2.0.0"], "--confirm", *only) == [CONFIRMED]
@@ -106,7 +106,7 @@ def test_a_runner_of_another_version_and_a_full_disk_keep_nobody_from_taking_bac
 def test_a_bundle_is_taken_back_where_it_is_current_and_only_there(fleet: Fleet) -> None:
     fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm")
     fleet.run(0, "push", fleet.bundles["2.0.0"], "--confirm", "--only", "d0", "--only", "d1")
-    found = fleet.asked(0, "rollback", fleet.bundles["2.0.0"], "--why", "-x; too 'warm'")
+    found = fleet.report(0, "rollback", fleet.bundles["2.0.0"], "--why", "-x; too 'warm'")
     assert [each["state"] for each in found.values()] == ["taken back"] * 2 + ["not current"] * 2
     assert "release 1 (tiny 1.0.0) is current there" in found["d3"]["why"]
     status = fleet.status(0)
@@ -125,8 +125,8 @@ def test_after_a_rollback_a_push_brings_it_again(fleet: Fleet) -> None:
 def test_what_is_current_nowhere_cannot_be_taken_back(fleet: Fleet) -> None:
     fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0", "--only", "d1")
     for command, done in (("rollback", "taken back 0/2"), ("confirm", "confirmed 0/2")):
-        said = fleet.run(4, command, fleet.bundles["2.0.0"], "--only", "d0", "--only", "d1")
-        assert said.endswith(f"{done}\n") and "release 1 (tiny 1.0.0) is current there" in said
+        output = fleet.run(4, command, fleet.bundles["2.0.0"], "--only", "d0", "--only", "d1")
+        assert output.endswith(f"{done}\n") and "release 1 (tiny 1.0.0) is current there" in output
 
 
 def test_the_first_release_of_all_can_be_taken_back_too(fleet: Fleet) -> None:
@@ -139,14 +139,14 @@ def test_the_first_release_of_all_can_be_taken_back_too(fleet: Fleet) -> None:
 
 def test_confirm_keeps_what_is_on_trial_and_tells_of_the_rest(fleet: Fleet) -> None:
     fleet.run(0, "push", fleet.bundles["1.0.0"], "--wait", "0", "--only", "d0", "--only", "d1")
-    found = fleet.asked(0, "confirm", fleet.bundles["1.0.0"])
+    found = fleet.report(0, "confirm", fleet.bundles["1.0.0"])
     assert [each["state"] for each in found.values()] == [CONFIRMED] * 2 + ["not current"] * 2
     assert found["d2"]["why"] == "nothing was ever installed there"
     assert fleet.states(0, "confirm", fleet.bundles["1.0.0"])[:2] == [CONFIRMED] * 2
 
 
 def test_bench_times_what_is_not_installed(fleet: Fleet) -> None:
-    found = fleet.asked(0, "bench", fleet.bundles["1.0.0"], "--calls", "50", "--only", "d0", "--only", "d1")
+    found = fleet.report(0, "bench", fleet.bundles["1.0.0"], "--calls", "50", "--only", "d0", "--only", "d1")
     for each in found.values():
         assert each["state"] == "timed" and each["interpreter"] in ("onnxruntime", "openvino")
         assert 0 < each["p50_ms"] <= each["p99_ms"]
@@ -157,7 +157,7 @@ def test_bench_times_what_is_not_installed(fleet: Fleet) -> None:
 def left(fleet: Fleet, number: int) -> list[str]:
     """Bundles that lie on a device, released or not."""
     edge = fleet.rig.device(number) / ".edge"
-    return [str(path) for folder in ("store", "releases", "desk/temporary") for path in edge.glob(f"{folder}/*")]
+    return [str(path) for folder in ("store", "releases", "fleet/temporary") for path in edge.glob(f"{folder}/*")]
 
 
 def test_what_was_only_timed_or_examined_is_removed(fleet: Fleet) -> None:
@@ -174,13 +174,13 @@ def test_ctrl_c_ends_what_measures_on_the_devices(fleet: Fleet) -> None:
     process = fleet.rig.start(*words, "--only", "d0", "--only", "d1")
     wait_for(lambda: len(measuring(fleet, 0)) == len(measuring(fleet, 1)) == 1)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130 and "Traceback" not in said
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in stderr
     wait_for(lambda: not measuring(fleet, 0) + measuring(fleet, 1), 10)
     assert left(fleet, 0) == left(fleet, 1) == []
 
 
-def test_a_desk_that_is_killed_leaves_nobody_measuring(fleet: Fleet) -> None:
+def test_a_killed_workstation_leaves_no_measurement_running(fleet: Fleet) -> None:
     words = ("fleet", "bench", fleet.bundles["1.0.0"], "--calls", "1000000", "--to", fleet.hosts, "--only", "d0")
     process = fleet.rig.start(*words)
     wait_for(lambda: measuring(fleet, 0))
@@ -191,12 +191,13 @@ def test_a_desk_that_is_killed_leaves_nobody_measuring(fleet: Fleet) -> None:
 
 def measuring(fleet: Fleet, number: int) -> list[int]:
     """Processes of `edgerun bench` on a device."""
-    return [each for path in (fleet.rig.device(number) / ".edge").glob("desk/*.pyz") for each in running(path, "bench")]
+    runners = (fleet.rig.device(number) / ".edge" / "fleet").glob("*.pyz")
+    return [process for path in runners for process in running(path, "bench")]
 
 
 def test_the_doctor_names_what_lacks_and_the_line_that_repairs_it(fleet: Fleet) -> None:
     fleet.rig.inventory(d1={"python": "/usr/bin/python3"})
-    found = fleet.asked(5, "doctor", fleet.bundles["1.0.0"], "--only", "d0", "--only", "d1")
+    found = fleet.report(5, "doctor", fleet.bundles["1.0.0"], "--only", "d0", "--only", "d1")
     assert found["d0"]["state"] == "would run"
     assert found["d1"]["state"] == "failed" and "numpy is not installed" in found["d1"]["why"]
     assert "numpy-missing" in {each["code"] for each in found["d1"]["findings"]}
@@ -210,9 +211,9 @@ def test_the_doctor_says_that_a_clock_is_wrong(fleet: Fleet, years: int, where: 
     lines = f"import time\nright = time.time\ntime.time = lambda: right() + {seconds}\n"
     (shifted / "sitecustomize.py").write_text(lines)
     fleet.rig.setting(0, 'export PYTHONPATH="$HOME/shifted"')
-    found = fleet.asked(0, "doctor", fleet.bundles["1.0.0"], "--only", "d0", "--only", "d1")
-    (told,) = [each for each in found["d0"]["findings"] if each["code"] == "clock"]
-    assert where in told["cause"] and "days" in told["cause"] and "timedatectl" in told["fix"]
+    found = fleet.report(0, "doctor", fleet.bundles["1.0.0"], "--only", "d0", "--only", "d1")
+    (finding,) = [each for each in found["d0"]["findings"] if each["code"] == "clock"]
+    assert where in finding["cause"] and "days" in finding["cause"] and "timedatectl" in finding["fix"]
     assert found["d0"]["state"] == "would run" and where in found["d0"]["why"]
     assert "clock" not in {each["code"] for each in found["d1"]["findings"]}
 

@@ -1,4 +1,4 @@
-"""A push to forty devices, of which a half is dead."""
+"""A push to forty devices, half of which cannot be reached."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def test_half_of_forty_is_dead_and_a_second_push_brings_it_to_the_rest_alone(for
     calls = [(rig.device(number) / ".calls").stat().st_size for number in range(20)]
     inodes = [path.stat().st_ino for path in stored(forty)]
     assert forty.states(0, "push", bundle, "--send-only") == ["sent"] * COUNT
-    asked = [(rig.device(number) / ".calls").stat().st_size - calls[number] for number in range(20)]
-    assert asked == [1] * 20, "one question, and nothing is brought"
+    round_trips = [(rig.device(number) / ".calls").stat().st_size - calls[number] for number in range(20)]
+    assert round_trips == [1] * 20, "one question, and nothing is brought"
     assert len(stored(forty)) == COUNT and [path.stat().st_ino for path in stored(forty)][:20] == inodes
 
 

@@ -1,4 +1,4 @@
-"""What is said of devices, the worst exit code, and what is remembered between two commands."""
+"""What is reported of devices, the worst exit code, and the journal between two commands."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_what_a_device_has_confirmed_is_known_to_the_next_command(fleet: Invento
         assert notes.known(HOST, "key") == ""
 
 
-def test_a_device_that_cannot_be_asked_is_as_far_as_it_was(fleet: Inventory) -> None:
+def test_a_device_that_cannot_be_reached_keeps_its_recorded_progress(fleet: Inventory) -> None:
     with journal.open_journal(fleet, "push") as notes:
         notes.note(Outcome(HOST, "confirmed", 4), "key")
         notes.note(Outcome(HOST, "sending"), "key")
@@ -88,12 +88,12 @@ def test_a_note_that_cannot_be_written_is_a_warning_and_the_command_goes_on(
         for state in ("sent", "installing", "confirmed"):
             notes.note(Outcome(HOST, state, 4), "key")
         assert notes.state(HOST, "key") == "confirmed"
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "cannot be written" in said and "hosts.yaml.json" in said
+    stderr = capsys.readouterr().err
+    assert stderr.count("\n") == 1 and "cannot be written" in stderr and "hosts.yaml.json" in stderr
 
 
 @pytest.mark.parametrize("name", [".edgekit", ".edgekit/fleet", ".edgekit/fleet/hosts.yaml.lock"])
-def test_a_folder_that_cannot_be_used_is_said_with_what_to_do(name: str, fleet: Inventory) -> None:
+def test_a_folder_that_cannot_be_used_is_named_with_the_fix(name: str, fleet: Inventory) -> None:
     path = fleet.path.parent / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.mkdir() if name.endswith("lock") else path.write_text("x")

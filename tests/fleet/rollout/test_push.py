@@ -57,8 +57,8 @@ def watched_there(fleet: Fleet, number: int) -> Iterator[None]:
 
 def test_all_devices_get_it_and_confirm_it_themselves(fleet: Fleet) -> None:
     with watched(fleet, [0, 1, 2, 3], "sleep", "1000"):
-        said = fleet.run(0, "push", fleet.bundles["1.0.0"])
-    assert said == "sent 4/4 · on probation 0 · confirmed 4 · failed 0 · unreachable 0\n"
+        message = fleet.run(0, "push", fleet.bundles["1.0.0"])
+    assert message == "sent 4/4 · on probation 0 · confirmed 4 · failed 0 · unreachable 0\n"
     for number in range(4):
         found = fleet.status(number)
         assert (found["state"], found["current"]) == ("confirmed", 1)
@@ -72,7 +72,7 @@ def calls(fleet: Fleet, number: int) -> int:
 def test_a_second_push_asks_once_who_has_it_and_brings_nothing(fleet: Fleet) -> None:
     assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--confirm") == [CONFIRMED] * 4
     before = [calls(fleet, number) for number in range(4)]
-    found = fleet.asked(0, "push", fleet.bundles["1.0.0"], "--confirm")
+    found = fleet.report(0, "push", fleet.bundles["1.0.0"], "--confirm")
     assert [each["state"] for each in found.values()] == [CONFIRMED] * 4 and found["d0"]["release"] == 1
     assert [calls(fleet, number) - count for number, count in enumerate(before)] == [1] * 4
     assert len(fleet.status(0)["releases"]) == 1
@@ -82,19 +82,19 @@ def test_a_device_that_went_back_by_itself_is_seen_and_gets_it_again(fleet: Flee
     fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0", "--only", "d1")
     fleet.run(0, "push", fleet.bundles["2.0.0"], "--confirm", "--only", "d0", "--only", "d1")
     fleet.on(0, "rollback", "--why", "by hand")
-    found = fleet.asked(0, "push", fleet.bundles["2.0.0"], "--confirm", "--only", "d0", "--only", "d1")
+    found = fleet.report(0, "push", fleet.bundles["2.0.0"], "--confirm", "--only", "d0", "--only", "d1")
     assert (found["d0"]["state"], found["d0"]["release"]) == (CONFIRMED, 3)
     assert (found["d1"]["state"], found["d1"]["release"]) == (CONFIRMED, 2)
     assert fleet.status(0)["current"] == 3
 
 
-def test_what_another_desk_pushed_is_seen_though_the_note_says_otherwise(fleet: Fleet, tmp_path: Path) -> None:
+def test_what_another_workstation_pushed_is_seen_whatever_the_journal_says(fleet: Fleet, tmp_path: Path) -> None:
     fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0")
     other = tmp_path / "hosts.yaml"
     other.write_text(fleet.hosts.read_text())
     done = fleet.rig.edgekit("fleet", "push", fleet.bundles["2.0.0"], "--to", other, "--confirm", "--only", "d0")
     assert done.returncode == 0
-    found = fleet.asked(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0")
+    found = fleet.report(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0")
     assert found["d0"]["release"] == 3 and fleet.status(0)["current"] == 3
 
 
@@ -105,18 +105,18 @@ def test_an_edited_note_is_not_believed(fleet: Fleet) -> None:
     lie = known["hosts"]["d0"]
     lie = {**lie, "identity": lie["identity"].replace(address(0), address(1)), "release": 99}
     path.write_text(json.dumps({**known, "hosts": {**known["hosts"], "d1": lie}}))
-    found = fleet.asked(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0", "--only", "d1")
+    found = fleet.report(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0", "--only", "d1")
     assert found["d1"]["release"] == 1 and fleet.status(1)["current"] == 1
 
 
-def test_who_cannot_be_reached_is_told_with_what_was_known(fleet: Fleet) -> None:
+def test_an_unreachable_device_is_reported_with_its_last_known_state(fleet: Fleet) -> None:
     only = ("--only", "d0", "--only", "d1")
     fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0")
     fleet.run(0, "push", fleet.bundles["1.0.0"], "--send-only", "--only", "d1")
     fleet.rig.stop_devices()
     try:
         for _ in range(2):
-            found = fleet.asked(7, "push", fleet.bundles["1.0.0"], "--confirm", *only)
+            found = fleet.report(7, "push", fleet.bundles["1.0.0"], "--confirm", *only)
             assert [each["state"] for each in found.values()] == ["unreachable"] * 2
             assert found["d0"]["why"].endswith("; it had confirmed the bundle as release 1 before")
             assert found["d1"]["why"].endswith("; the bundle was sent there before")
@@ -137,7 +137,7 @@ def test_a_wrong_and_an_unknown_host_key_fail_alone(fleet: Fleet, tmp_path: Path
     fleet.rig.forget(1)
     fleet.rig.know((address(1), fleet.rig.port), key=make_key(tmp_path / "other"))
     fleet.rig.forget(2)
-    found = fleet.asked(8, "push", fleet.bundles["1.0.0"], "--confirm")
+    found = fleet.report(8, "push", fleet.bundles["1.0.0"], "--confirm")
     assert [each["state"] for each in found.values()] == [CONFIRMED, "failed", "failed", CONFIRMED]
     assert "not the one in known_hosts" in found["d1"]["why"] and "is not known" in found["d2"]["why"]
     assert not list(fleet.rig.device(1).iterdir())
@@ -145,7 +145,7 @@ def test_a_wrong_and_an_unknown_host_key_fail_alone(fleet: Fleet, tmp_path: Path
 
 def test_half_of_the_fleet_is_dead_and_the_rest_goes_on(fleet: Fleet) -> None:
     fleet.rig.inventory(d1={"host": "127.1.99.1"}, d2={"port": 1})
-    found = fleet.asked(7, "push", fleet.bundles["1.0.0"], "--confirm")
+    found = fleet.report(7, "push", fleet.bundles["1.0.0"], "--confirm")
     assert [each["state"] for each in found.values()] == [CONFIRMED, "unreachable", "unreachable", CONFIRMED]
     fleet.rig.inventory()
     assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--confirm") == [CONFIRMED] * 4
@@ -153,7 +153,7 @@ def test_half_of_the_fleet_is_dead_and_the_rest_goes_on(fleet: Fleet) -> None:
 
 def test_a_bundle_that_does_not_work_there_reaches_the_canary_alone(fleet: Fleet) -> None:
     fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm")
-    found = fleet.asked(5, "push", fleet.bundles["wrong"], "--confirm")
+    found = fleet.report(5, "push", fleet.bundles["wrong"], "--confirm")
     assert [each["state"] for each in found.values()] == ["failed", SENT, SENT, SENT]
     assert "wrong answers on this device" in found["d0"]["why"] and "d0 failed" in found["d3"]["why"]
     for number in range(4):
@@ -164,14 +164,14 @@ def test_a_bundle_that_does_not_work_there_reaches_the_canary_alone(fleet: Fleet
 
 def test_a_program_that_crashes_with_it_is_taken_back_and_stops_the_waves(fleet: Fleet) -> None:
     with watched(fleet, [0, 1, 2, 3], "false"):
-        found = fleet.asked(5, "push", fleet.bundles["1.0.0"], "--wait", "60")
+        found = fleet.report(5, "push", fleet.bundles["1.0.0"], "--wait", "60")
     assert [each["state"] for each in found.values()] == ["failed", SENT, SENT, SENT]
     assert "was rolled back: the program ended with exit code 1" in found["d0"]["why"]
     assert [fleet.status(number)["current"] for number in range(4)] == [None] * 4
 
 
 def test_nobody_who_confirms_is_a_doubt_that_says_what_to_do(fleet: Fleet) -> None:
-    found = fleet.asked(7, "push", fleet.bundles["1.0.0"], "--wait", "2")
+    found = fleet.report(7, "push", fleet.bundles["1.0.0"], "--wait", "2")
     assert [each["state"] for each in found.values()] == ["on probation", SENT, SENT, SENT]
     assert "is `edgerun watch` running there?" in found["d0"]["why"]
     assert fleet.states(0, "confirm", fleet.bundles["1.0.0"])[0] == CONFIRMED
@@ -184,7 +184,9 @@ def test_what_was_only_sent_is_installed_by_the_next_push(fleet: Fleet) -> None:
     assert len(status["store"]) == 1 and status["releases"] == []
     before = [calls(fleet, number) for number in range(4)]
     assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--send-only") == [SENT] * 4
-    assert [calls(fleet, number) - count for number, count in enumerate(before)] == [1] * 4, "they are asked, no more"
+    assert [calls(fleet, number) - count for number, count in enumerate(before)] == [1] * 4, (
+        "each was called once, for its status"
+    )
     (path,) = (fleet.rig.device(2) / ".edge" / "store").iterdir()
     path.unlink()
     assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--confirm") == [CONFIRMED] * 4
@@ -192,7 +194,7 @@ def test_what_was_only_sent_is_installed_by_the_next_push(fleet: Fleet) -> None:
 
 def test_another_release_on_trial_is_not_pushed_over(fleet: Fleet) -> None:
     fleet.run(0, "push", fleet.bundles["1.0.0"], "--wait", "0", "--only", "d0")
-    found = fleet.asked(4, "push", fleet.bundles["2.0.0"], "--confirm", "--only", "d0")
+    found = fleet.report(4, "push", fleet.bundles["2.0.0"], "--confirm", "--only", "d0")
     assert "release 1 (tiny 1.0.0) is on probation there" in found["d0"]["why"]
 
 
@@ -201,7 +203,7 @@ def test_lines_that_are_cut_are_gone_on_with(fleet: Fleet) -> None:
     with Proxy(address(0), fleet.rig.port, cut_bytes=60_000, cuts=8) as proxy:
         fleet.rig.know((address(0), proxy.port))
         fleet.rig.inventory(d0={"port": proxy.port})
-        found = fleet.asked(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0")
+        found = fleet.report(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0")
         assert proxy.cuts >= 4 and found["d0"]["cuts"] >= 4
     assert fleet.status(0)["state"] == "confirmed"
 
@@ -226,21 +228,21 @@ def test_after_ctrl_c_and_after_a_kill_the_next_push_goes_on(number: signal.Sign
         fleet.rig.inventory(d3={"port": slow.port})
         words = ("fleet", "push", fleet.bundles["1.0.0"], "--to", fleet.hosts, "--confirm")
         first = fleet.rig.start(*words)
-        incoming = fleet.rig.device(3) / ".edge" / "desk" / "incoming"
+        incoming = fleet.rig.device(3) / ".edge" / "fleet" / "incoming"
         wait_for(lambda: any(path.stat().st_size > 50_000 for path in incoming.glob("*")))
         os.kill(first.pid, number)
-        _, said = first.communicate(timeout=60)
+        _, message = first.communicate(timeout=60)
         if number == signal.SIGINT:
             assert first.returncode == 130
-            assert said.endswith(
+            assert message.endswith(
                 "interrupted; the devices keep their bundles, run the same command again to continue\n"
             )
-            assert "Traceback" not in said
+            assert "Traceback" not in message
         before = slow.received
     fleet.rig.inventory()
-    with Proxy(address(3), fleet.rig.port) as sound:
-        fleet.rig.know((address(3), sound.port))
-        fleet.rig.inventory(d3={"port": sound.port})
+    with Proxy(address(3), fleet.rig.port) as proxy:
+        fleet.rig.know((address(3), proxy.port))
+        fleet.rig.inventory(d3={"port": proxy.port})
         assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--confirm") == [CONFIRMED] * 4
         assert before > 50_000
 
@@ -255,13 +257,13 @@ def wait_for(true: object, within_s: float = 120.0) -> None:
 
 def test_classes_have_canaries_of_their_own(fleet: Fleet) -> None:
     fleet.rig.inventory(d2={"class": "pi"}, d3={"class": "pi"})
-    found = fleet.asked(5, "push", fleet.bundles["wrong"], "--confirm")
+    found = fleet.report(5, "push", fleet.bundles["wrong"], "--confirm")
     assert [each["state"] for each in found.values()] == ["failed", SENT, "failed", SENT]
     assert fleet.states(5, "push", fleet.bundles["wrong"], "--confirm", "--class", "pi") == ["failed", SENT]
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (("--share", "ten"), 2, "--share ten: write a share"),
         (("--only", "d9"), 2, "no such host in"),
@@ -272,15 +274,15 @@ def test_classes_have_canaries_of_their_own(fleet: Fleet) -> None:
         (("--wait", "inf"), 2, "--wait inf: use a number from 0"),
     ],
 )
-def test_what_is_wrong_at_the_desk_is_said_before_any_device_is_asked(
-    words: tuple[str, ...], code: int, said: str, fleet: Fleet
+def test_errors_on_the_workstation_are_reported_before_any_device_is_called(
+    words: tuple[str, ...], code: int, message: str, fleet: Fleet
 ) -> None:
     done = fleet.rig.edgekit("fleet", "push", fleet.bundles["1.0.0"], "--to", fleet.hosts, *words)
-    assert done.returncode == code and said in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == code and message in done.stderr and "Traceback" not in done.stderr
     assert not list(fleet.rig.device(0).iterdir())
 
 
-def test_what_is_no_bundle_and_no_inventory_is_said(fleet: Fleet, tmp_path: Path) -> None:
+def test_files_that_are_no_bundle_or_no_inventory_are_refused(fleet: Fleet, tmp_path: Path) -> None:
     (tmp_path / "no.edge.zip").write_bytes(b"PK no")
     assert fleet.rig.edgekit("fleet", "push", tmp_path / "no.edge.zip", "--to", fleet.hosts).returncode == 4
     done = fleet.rig.edgekit("fleet", "push", tmp_path, "--to", fleet.hosts)

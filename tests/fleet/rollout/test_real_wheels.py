@@ -41,7 +41,7 @@ def test_wheels_of_the_index_reach_a_device_that_has_none(fleet: Fleet, tmp_path
         "sent"
     ]
     with watched_there(fleet, 0):
-        found = fleet.asked(0, "push", fleet.bundles["1.0.0"], "--only", "d0")
+        found = fleet.report(0, "push", fleet.bundles["1.0.0"], "--only", "d0")
     assert found["d0"]["state"] == "confirmed"
-    timed = fleet.asked(0, "bench", fleet.bundles["1.0.0"], "--calls", "20", "--only", "d0")
+    timed = fleet.report(0, "bench", fleet.bundles["1.0.0"], "--calls", "20", "--only", "d0")
     assert timed["d0"]["interpreter"] == "onnxruntime"

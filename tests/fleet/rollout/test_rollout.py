@@ -1,4 +1,4 @@
-"""When a rollout goes on and when it stops, with steps that end as they are told to."""
+"""When a rollout continues and when it stops, with steps whose outcome each test decides."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_devices_that_cannot_be_sent_to_stop_nobody() -> None:
     [
         (DeviceError("answers with nonsense", 8), True),
         (DeviceError("lacks numpy", 5), True),
-        (DeviceError("no room", 7), False),
+        (DeviceError("disk full", 7), False),
         (DeviceError("another release is on probation", 4), False),
         (HostKeyError("another key"), False),
     ],
@@ -176,7 +176,7 @@ def test_a_fault_of_ours_ends_one_device() -> None:
     assert (found.state, found.why, found.exit_code) == (FAILED, "No such file or directory: wheel.whl", 7)
 
 
-def test_states_between_are_told() -> None:
+def test_states_in_between_are_reported() -> None:
     seen: list[str] = []
     rollout = Rollout(HOSTS[:1], RolloutPace(), lambda outcome: seen.append(outcome.state))
 

@@ -1,4 +1,4 @@
-"""Which devices come first."""
+"""The waves of a rollout: which devices are updated first."""
 
 from __future__ import annotations
 
@@ -69,6 +69,6 @@ def test_a_share_is_a_percentage_or_a_fraction(text: str, value: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["ten", "-1%", "200%", "1.5", "", "%", "1e-3"])
-def test_and_nothing_else(text: str) -> None:
+def test_other_shares_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--share"):
         payload.parse_fraction(text)

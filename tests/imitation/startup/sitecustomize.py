@@ -126,7 +126,7 @@ def is_edgekit(name: object) -> bool:
     return isinstance(name, str) and (name == "edgekit" or name.startswith("edgekit."))
 
 
-def asked_by_edgekit() -> bool:
+def called_by_edgekit() -> bool:
     """Whether the nearest caller, apart from helpers of the standard library, is a module of edgekit."""
     frame = sys._getframe(1)
     while frame is not None:
@@ -175,7 +175,7 @@ def imitate(system: str) -> None:
         if (
             busy
             or event not in ("open", "os.listdir", "os.scandir", "os.rename", "os.remove")
-            or not asked_by_edgekit()
+            or not called_by_edgekit()
         ):
             return
         busy = True
@@ -194,7 +194,7 @@ def imitate(system: str) -> None:
 
     def hiding(real: Any) -> Any:
         def found(path: Any, *arguments: Any, **options: Any) -> Any:
-            if not busy and is_hidden(path, folders) and asked_by_edgekit():
+            if not busy and is_hidden(path, folders) and called_by_edgekit():
                 raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
             return real(path, *arguments, **options)
 

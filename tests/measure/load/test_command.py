@@ -21,14 +21,14 @@ from edgekit.measure.load.rate_search import MIN_TRIAL_QUERIES
 from edgekit.measure.load.scenarios import MLPERF_MINIMUMS, SCENARIOS
 from edgekit.runner import bundle
 from tests.conftest import run_edgekit
-from tests.runner.conftest import NCHW, SCORES, Made, manifest_for, members_for, onnx_model, reference, samples
+from tests.runner.conftest import NCHW, SCORES, ModelFiles, manifest_for, members_for, onnx_model, reference, samples
 
 NOWHERE = Path("tiny.edge.zip")
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    model = Made("onnx", {"model.onnx": onnx_model()}, NCHW, SCORES, 1e-4)
+    model = ModelFiles("onnx", {"model.onnx": onnx_model()}, NCHW, SCORES, 1e-4)
     images = samples()
     built = tmp_path_factory.mktemp("bundle") / "tiny-onnx-1.2.0.edge.zip"
     bundle.write(built, manifest_for(model), members_for(model, images, reference(images)))
@@ -131,7 +131,9 @@ def test_what_is_no_bundle_is_told_as_such(tmp_path: Path) -> None:
 
 
 def test_a_bundle_that_answers_wrong_is_not_driven(tmp_path: Path) -> None:
-    model = Made("onnx", {"model.onnx": onnx_model(bias=np.array([9.0, 0.0, 0.0], np.float32))}, NCHW, SCORES, 1e-4)
+    model = ModelFiles(
+        "onnx", {"model.onnx": onnx_model(bias=np.array([9.0, 0.0, 0.0], np.float32))}, NCHW, SCORES, 1e-4
+    )
     images = samples()
     bundle.write(tmp_path / "x.edge.zip", manifest_for(model), members_for(model, images, reference(images)))
     done = invoke(tmp_path / "x.edge.zip", "--seconds", "0.1")

@@ -14,9 +14,9 @@ import pytest
 from edgekit.runner import bundle
 from edgekit.runner.bundle import archive
 from edgekit.runner.errors import BundleError, TrustError
-from tests.runner.conftest import NCHW, SCORES, Made, manifest_for
+from tests.runner.conftest import NCHW, SCORES, ModelFiles, manifest_for
 
-MODEL = Made("onnx", {"model.onnx": bytes(range(64))}, NCHW, SCORES, 1e-4)
+MODEL = ModelFiles("onnx", {"model.onnx": bytes(range(64))}, NCHW, SCORES, 1e-4)
 MEMBERS = {**MODEL.files, "golden/inputs.npy": b"in", "golden/outputs.npy": b"out", "README.md": b"read me\n"}
 SHA256 = "5d208925cbeade286adea43f16915027a0035ca9c108312049f47eff4ec8402d"
 

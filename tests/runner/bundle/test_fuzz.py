@@ -23,12 +23,12 @@ from edgekit.runner.bundle.manifest import FORMAT
 from edgekit.runner.cli import main
 from edgekit.runner.errors import BundleError, TrustError
 from tests.runner import zips
-from tests.runner.conftest import NCHW, SCORES, Made, WriteBundle, manifest_for, onnx_model
+from tests.runner.conftest import NCHW, SCORES, ModelFiles, WriteBundle, manifest_for, onnx_model
 from tests.runner.zips import MUTATIONS, Entry, pack, unpack
 
 pytestmark = pytest.mark.processes
 
-MODEL = Made("onnx", {"model.onnx": bytes(range(40))}, NCHW, SCORES, 1e-4)
+MODEL = ModelFiles("onnx", {"model.onnx": bytes(range(40))}, NCHW, SCORES, 1e-4)
 MEMBERS = {**MODEL.files, "golden/inputs.npy": b"in", "golden/outputs.npy": b"out", "README.md": b"read me\n"}
 CASES = 1500
 """Of each kind of mutation; there are 21."""
@@ -74,7 +74,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def refusal(data: bytes) -> str:
-    """What is said of an archive that is not taken; any other error is a test's failure, and so is its being taken."""
+    """Return the error of an archive that is refused. Any other error, or none, fails the test."""
     try:
         found = bundle.read_bytes(data)
     except (BundleError, TrustError) as error:
@@ -154,12 +154,12 @@ def bomb(size: int) -> bytes:
 
 @pytest.mark.parametrize("name", ["manifest.json", "model.onnx"])
 def test_a_bomb_takes_no_memory(name: str, good: bytes) -> None:
-    """300 MB in 300 kB; its size told, or understated so that it looks like the member it replaces."""
+    """300 MB in 300 kB; its size stated correctly, or understated so that it looks like the member it replaces."""
     data, size = bomb(300 * 2**20), 300 * 2**20
     entries = unpack(good)
-    for told in (size, 40, 2**32 - 1):
+    for stated_size in (size, 40, 2**32 - 1):
         packed = [
-            replace(each, data=data).both(method=8, size=told, crc=0) if each.name == name.encode() else each
+            replace(each, data=data).both(method=8, size=stated_size, crc=0) if each.name == name.encode() else each
             for each in entries
         ]
         mutant = pack(packed)
@@ -277,12 +277,12 @@ def test_a_newer_format_asks_for_a_newer_runner_however_it_is_packed(packing: st
         entries.append(Entry(b"zz", b"new"))
     elif packing == "other dates":
         entries = [entry.both(date=21000) for entry in entries]
-    told = refusal(pack(entries, comment=words))
-    assert f"format {FORMAT + 1}, but this runner reads {FORMAT}; update the runner" in told
+    message = refusal(pack(entries, comment=words))
+    assert f"format {FORMAT + 1}, but this runner reads {FORMAT}; update the runner" in message
 
 
 def test_a_bundle_for_another_architecture(write_bundle: WriteBundle, capsys: pytest.CaptureFixture[str]) -> None:
-    network = Made("onnx", {"model.onnx": onnx_model()}, NCHW, SCORES, 1e-4)
+    network = ModelFiles("onnx", {"model.onnx": onnx_model()}, NCHW, SCORES, 1e-4)
     path = write_bundle(network, architectures=["riscv64", "s390x"])
     for trial in (True, False):
         with pytest.raises(

@@ -12,12 +12,12 @@ from edgekit.runner.box_heads import BoxHead
 from edgekit.runner.bundle import manifest_json
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 from edgekit.runner.errors import BundleError
-from tests.runner.conftest import NCHW, SCORES, Made, manifest_for
+from tests.runner.conftest import NCHW, SCORES, ModelFiles, manifest_for
 
 SIZE, LABELS = (48, 64), ["RBC", "WBC", "Platelets"]
 POINTS = 60
 IMAGE = TensorSpec("images", (1, 3, *SIZE), "float32", "NCHW")
-MODEL = Made("onnx", {"model.onnx": b"model"}, IMAGE, IMAGE, 1e-4)
+MODEL = ModelFiles("onnx", {"model.onnx": b"model"}, IMAGE, IMAGE, 1e-4)
 FACTS = {"bytes": 5, "sha256": "0" * 64}
 MEMBERS = {name: FACTS for name in ("model.onnx", "golden/inputs.npy", "golden/outputs.npy")}
 ANCHORS = [[[5.0, 6.0], [12, 9]], [[20, 30], [41.5, 17.25]]]
@@ -140,7 +140,7 @@ def test_boxes_of_cells_need_cells(code: str) -> None:
 
 
 def test_only_detections_have_heads() -> None:
-    classifier = Made("onnx", {"model.onnx": b"model"}, NCHW, SCORES, 1e-4)
+    classifier = ModelFiles("onnx", {"model.onnx": b"model"}, NCHW, SCORES, 1e-4)
     text = manifest_json.to_json(manifest_for(classifier, members=MEMBERS, head=PLAIN))
     with pytest.raises(BundleError, match="head: .*the task classification has none"):
         manifest_json.parse(text)

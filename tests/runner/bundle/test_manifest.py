@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from edgekit.runner.bundle import manifest, manifest_json
 from edgekit.runner.errors import BundleError
-from tests.runner.conftest import NCHW, SCORES, Made, manifest_for
+from tests.runner.conftest import NCHW, SCORES, ModelFiles, manifest_for
 
-MODEL = Made("onnx", {"model.onnx": b"model"}, NCHW, SCORES, 1e-4)
+MODEL = ModelFiles("onnx", {"model.onnx": b"model"}, NCHW, SCORES, 1e-4)
 FACTS = {"bytes": 5, "sha256": "0" * 64}
 MEMBERS = {name: FACTS for name in ("model.onnx", "golden/inputs.npy", "golden/outputs.npy")}
 
@@ -207,6 +207,6 @@ def test_a_number_that_no_computer_counts_with_is_no_manifest(number: int, place
 
 @pytest.mark.parametrize("text", ["1e400", "-1e999", "NaN", "Infinity"])
 def test_a_float_that_is_none_is_no_manifest(text: str) -> None:
-    said = json.dumps(values(preprocess=[{"step": "scale", "factor": "HERE"}])).replace('"HERE"', text)
+    content = json.dumps(values(preprocess=[{"step": "scale", "factor": "HERE"}])).replace('"HERE"', text)
     with pytest.raises(BundleError, match=r"manifest\.json: not a manifest"):
-        manifest_json.parse(said.encode())
+        manifest_json.parse(content.encode())

@@ -22,18 +22,18 @@ from tests.runner.several import IDS, PICTURE, THREE, ZOOM
 MEMBERS = {name: {"bytes": 0, "sha256": "0" * 64} for name in ("model.onnx", "i.npy", "o.npy")}
 
 
-def made(target: str = "onnx", **changes: Any) -> Manifest:
+def manifest(target: str = "onnx", **changes: Any) -> Manifest:
     return several.manifest(target, {"model.onnx": b""}, THREE, members=MEMBERS, **changes)
 
 
 def with_raw(**changes: Any) -> Manifest:
-    found = made()
+    found = manifest()
     return replace(found, raw=replace(found.raw, **changes))
 
 
 def with_tensor(place: int = 1, *without: str, **changes: Any) -> Manifest:
     """One of the sample's tensors changed: the picture, the ids or the zoom."""
-    tensors = [dict(each) for each in made().raw.tensors or ()]
+    tensors = [dict(each) for each in manifest().raw.tensors or ()]
     tensors[place].update(changes)
     for key in without:
         del tensors[place][key]
@@ -49,8 +49,8 @@ def with_model(stored: str, target: str = "onnx", place: int = 1, **changes: Any
 
 
 def test_a_manifest_is_read_as_it_was_written() -> None:
-    text = manifest_json.to_json(made())
-    assert manifest_json.parse(text) == made()
+    text = manifest_json.to_json(manifest())
+    assert manifest_json.parse(text) == manifest()
     assert manifest_json.to_json(manifest_json.parse(text)) == text
     raw = json.loads(text)["raw"]
     assert raw["tensors"] == [
@@ -62,7 +62,7 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
 
 
 def test_several_inputs_are_one_vector_to_whoever_asks_for_one() -> None:
-    joined = made().input
+    joined = manifest().input
     assert (joined.shape, joined.dtype, joined.layout) == ((1, 11), "float32", "NC")
 
 
@@ -87,16 +87,16 @@ def test_what_holds_together_is_read(make: Callable[[], Manifest]) -> None:
 VECTOR = RawSpec("vector", (11,), "float32")
 AT = r"raw.tensors\[1\]"
 BROKEN: list[tuple[Callable[[], Manifest], str]] = [
-    (lambda: made(raw=VECTOR), "raw.kind: got 'vector'; the model has 3 inputs: a sample is of kind tensors"),
-    (lambda: made(raw=replace(VECTOR, tensors=tuple(each.described for each in THREE))), "raw.kind: got 'vector'"),
+    (lambda: manifest(raw=VECTOR), "raw.kind: got 'vector'; the model has 3 inputs: a sample is of kind tensors"),
+    (lambda: manifest(raw=replace(VECTOR, tensors=tuple(each.described for each in THREE))), "raw.kind: got 'vector'"),
     (lambda: with_raw(tensors=None), "raw.tensors: got '0'; a sample of kind tensors has two or more"),
-    (lambda: made(inputs=(PICTURE.spec,), raw=RawSpec("tensors", (6,), "float32", tensors=(PICTURE.described,))),
+    (lambda: manifest(inputs=(PICTURE.spec,), raw=RawSpec("tensors", (6,), "float32", tensors=(PICTURE.described,))),
      "raw.tensors: got '1'; a sample of kind tensors has two or more"),
-    (lambda: made(inputs=(PICTURE.spec,)), "raw.tensors: got '3'; the model has 1 inputs"),
-    (lambda: made(inputs=(PICTURE.spec, IDS.spec)), "raw.tensors: got '3'; the model has 2 inputs"),
-    (lambda: made(inputs=(IDS.spec, PICTURE.spec, ZOOM.spec)),
+    (lambda: manifest(inputs=(PICTURE.spec,)), "raw.tensors: got '3'; the model has 1 inputs"),
+    (lambda: manifest(inputs=(PICTURE.spec, IDS.spec)), "raw.tensors: got '3'; the model has 2 inputs"),
+    (lambda: manifest(inputs=(IDS.spec, PICTURE.spec, ZOOM.spec)),
      r"raw.tensors\[0\].shape: got '\[2, 3, 1\]'; the model takes \[4\]"),
-    (lambda: made(inputs=(PICTURE.spec, IDS.spec, replace(ZOOM.spec, name="ids"))),
+    (lambda: manifest(inputs=(PICTURE.spec, IDS.spec, replace(ZOOM.spec, name="ids"))),
      "inputs: got .* tensors need names of their own"),
     (lambda: with_tensor(name="zoom"), "raw.tensors: got .*'zoom', 'zoom'.*; tensors need names of their own"),
     (lambda: with_tensor(1, "range"), AT + r": unknown keys \[\], missing keys \['range'\]"),
@@ -138,23 +138,23 @@ BROKEN: list[tuple[Callable[[], Manifest], str]] = [
     (lambda: with_raw(columns=("a", "b")), "raw.columns: got .*; only vectors and windows have them"),
     (lambda: with_raw(input_path=({"step": "decode_csv"},)), "the steps for tensors are, in this order, read_tensors"),
     (lambda: with_raw(input_path=({"step": "read_tensors", "names": ["a"]},)), "read_tensors: has the options"),
-    (lambda: made(preprocess=[{"step": "scale", "factor": 0.5}]),
+    (lambda: manifest(preprocess=[{"step": "scale", "factor": 0.5}]),
      "preprocess: got .*; the network itself scales several tensors"),
-    (lambda: made(task="detection"), "raw.kind: got 'tensors'; the task detection takes pictures"),
-    (lambda: made(task="segmentation", labels=["a", "b", "c"]), "of pictures"),
+    (lambda: manifest(task="detection"), "raw.kind: got 'tensors'; the task detection takes pictures"),
+    (lambda: manifest(task="segmentation", labels=["a", "b", "c"]), "of pictures"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("make", "said"), BROKEN, ids=[said[:60] for _, said in BROKEN])
-def test_what_does_not_hold_together_is_refused(make: Callable[[], Manifest], said: str) -> None:
-    with pytest.raises(BundleError, match=said) as caught:
+@pytest.mark.parametrize(("make", "message"), BROKEN, ids=[message[:60] for _, message in BROKEN])
+def test_what_does_not_hold_together_is_refused(make: Callable[[], Manifest], message: str) -> None:
+    with pytest.raises(BundleError, match=message) as caught:
         manifest_json.parse(manifest_json.to_json(make()))
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("tensors", [None, {}, "picture", 3])
 def test_tensors_that_are_no_list_are_refused(tensors: Any) -> None:
-    values = json.loads(manifest_json.to_json(made()))
+    values = json.loads(manifest_json.to_json(manifest()))
     values["raw"]["tensors"] = tensors
     with pytest.raises(BundleError, match="raw.tensors: got"):
         manifest_json.parse(json.dumps(values).encode())

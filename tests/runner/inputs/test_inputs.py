@@ -197,9 +197,9 @@ def test_one_bad_file_does_not_keep_the_others_from_their_answers(
     assert all(
         set(lines[index]["timing_ms"]) == {"read", "preprocess", "execute", "postprocess"} for index in (0, 2, 3)
     )
-    told = captured.err.strip().splitlines()
-    assert len(told) == 3 and all(line.startswith("edgerun: ") for line in told)
-    assert paths[1] in told[0] and paths[4] in told[1] and "2 of 5 inputs got no answer" in told[2]
+    errors = captured.err.strip().splitlines()
+    assert len(errors) == 3 and all(line.startswith("edgerun: ") for line in errors)
+    assert paths[1] in errors[0] and paths[4] in errors[1] and "2 of 5 inputs got no answer" in errors[2]
     predict(kinds["vector"], tmp_path, code=4)
     assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")] == [
         paths[0], paths[2], paths[3]

@@ -33,10 +33,10 @@ def tones(rate_hz: int, below_hz: float, seconds: float = 0.5) -> np.ndarray:
     return (np.sum(parts, axis=0) / 8).astype(np.float32)
 
 
-def snr_db(found: np.ndarray, wanted: np.ndarray) -> float:
-    inner = slice(int(EDGE * len(wanted)), -int(EDGE * len(wanted)))
-    error = found[inner].astype(np.float64) - wanted[inner]
-    return float(10 * np.log10((wanted[inner].astype(np.float64) ** 2).mean() / (error**2).mean()))
+def snr_db(found: np.ndarray, expected: np.ndarray) -> float:
+    inner = slice(int(EDGE * len(expected)), -int(EDGE * len(expected)))
+    error = found[inner].astype(np.float64) - expected[inner]
+    return float(10 * np.log10((expected[inner].astype(np.float64) ** 2).mean() / (error**2).mean()))
 
 
 @pytest.mark.parametrize(("from_hz", "to_hz"), PAIRS)

@@ -107,8 +107,8 @@ def test_a_sine_of_ffmpeg_is_that_sine(codec: str, tmp_path: Path, kinds: dict[s
     piped = subprocess.run([*command, "-f", "wav", "-"], check=True, capture_output=True).stdout
     (tmp_path / "piped.wav").write_bytes(piped)
     sample = inputs.read_first_sample(str(tmp_path / "a.wav"), SOUND)
-    wanted = 0.5 * np.sin(2 * np.pi * 440 * np.arange(400) / 8000)
-    assert np.abs(sample - wanted).max() <= (1.01 / 128 if codec == "pcm_u8" else 1.01 / 32768)
+    expected = 0.5 * np.sin(2 * np.pi * 440 * np.arange(400) / 8000)
+    assert np.abs(sample - expected).max() <= (1.01 / 128 if codec == "pcm_u8" else 1.01 / 32768)
     assert b"\xff\xff\xff\xff" in piped[:200]  # ffmpeg could not go back to write the size in
     assert inputs.read_first_sample(str(tmp_path / "piped.wav"), SOUND).tobytes() == sample.tobytes()
     predict(kinds["audio"], tmp_path / "a.wav")

@@ -51,7 +51,7 @@ def film(pixels: str, size: str = "64x48", frames: int = 4, video: str = "testsr
 
 
 def predict(bundle: Path, *names: object, stdin: bytes = b"", code: int = 0) -> tuple[list[dict[str, Any]], str]:
-    """The answers of a process of its own, and what it said on stderr."""
+    """Run `edgerun predict` as a process; return its answers and its standard error."""
     command = [*RUNNER, "predict", str(bundle), *map(str, names), "--no-trial", "--json"]
     done = subprocess.run(command, input=stdin, capture_output=True, timeout=120)
     assert done.returncode == code, done.stderr.decode()
@@ -114,9 +114,9 @@ def test_yuv420p_becomes_the_colours_that_ffmpeg_makes_of_it(size: tuple[int, in
     done = subprocess.run(
         [*command, "-f", "rawvideo", "-pix_fmt", "rgb24", "-"], input=data, capture_output=True, check=True
     )
-    wanted = np.frombuffer(done.stdout, np.uint8).reshape(2, height, width, 3)
+    expected = np.frombuffer(done.stdout, np.uint8).reshape(2, height, width, 3)
     found = sampled(data, "yuv420p", size, RawSpec("image", (height, width, 3), "uint8"))
-    for one, other in zip(found, wanted, strict=True):
+    for one, other in zip(found, expected, strict=True):
         assert np.abs(one.astype(int) - other).max() <= 3
         assert np.ptp(one) > 200
 
@@ -139,29 +139,29 @@ def test_yuv420p_of_known_colours() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pixels", "size", "wanted"),
+    ("pixels", "size", "size_bytes"),
     [("rgb24", (640, 480), 921600), ("gray", (3, 5), 15), ("yuv420p", (640, 480), 460800), ("yuv420p", (5, 3), 27)],
 )
-def test_a_frame_has_so_many_bytes(pixels: str, size: tuple[int, int], wanted: int) -> None:
-    assert raw_frames.frame_size_bytes(pixels, *size) == wanted
+def test_a_frame_has_so_many_bytes(pixels: str, size: tuple[int, int], size_bytes: int) -> None:
+    assert raw_frames.frame_size_bytes(pixels, *size) == size_bytes
     raw = RawSpec("image", (size[1], size[0], 3), "uint8")
-    assert len(sampled(bytes(2 * wanted), pixels, size, raw)) == 2
+    assert len(sampled(bytes(2 * size_bytes), pixels, size, raw)) == 2
 
 
 def test_a_cut_last_frame_is_an_error_and_the_whole_ones_stand(kinds: dict[str, Path]) -> None:
     data = film("rgb24", frames=3)
-    lines, told = predict(kinds["image"], "--stream", "rgb24", "--size", "64x48", stdin=data[:-100], code=4)
+    lines, errors = predict(kinds["image"], "--stream", "rgb24", "--size", "64x48", stdin=data[:-100], code=4)
     assert [line["input"] for line in lines] == [0, 1]
-    (complaint,) = [line for line in told.splitlines() if line.startswith("edgerun: ")]
+    (complaint,) = [line for line in errors.splitlines() if line.startswith("edgerun: ")]
     assert "frame 2: cut short: 9116 bytes arrived" in complaint and "64x48 has 9216" in complaint
 
 
 def test_a_pipe_that_gives_nothing_is_an_error(kinds: dict[str, Path]) -> None:
-    lines, told = predict(kinds["image"], "--stream", "gray", "--size", "64x48", code=4)
-    assert lines == [] and "no frame arrived" in told
+    lines, errors = predict(kinds["image"], "--stream", "gray", "--size", "64x48", code=4)
+    assert lines == [] and "no frame arrived" in errors
 
 
-def test_only_so_many_frames_as_asked_for(kinds: dict[str, Path]) -> None:
+def test_only_the_requested_number_of_frames_is_answered(kinds: dict[str, Path]) -> None:
     more = film("rgb24", frames=4)
     lines, _ = predict(kinds["image"], "--stream", "rgb24", "--size", "64x48", "--frames", 2, stdin=more)
     assert [line["input"] for line in lines] == [0, 1]
@@ -169,8 +169,8 @@ def test_only_so_many_frames_as_asked_for(kinds: dict[str, Path]) -> None:
 
 @pytest.mark.parametrize("bundle", ["vector", "audio", "pixels"])
 def test_frames_for_a_bundle_that_takes_none_are_refused(bundle: str, kinds: dict[str, Path]) -> None:
-    lines, told = predict(kinds[bundle], "--stream", "rgb24", "--size", "2x2", stdin=bytes(12), code=4)
-    assert lines == [] and "not frames of a camera" in told
+    lines, errors = predict(kinds[bundle], "--stream", "rgb24", "--size", "2x2", stdin=bytes(12), code=4)
+    assert lines == [] and "not frames of a camera" in errors
 
 
 def test_without_pillow_frames_of_the_right_size_are_read_and_others_get_the_fix(

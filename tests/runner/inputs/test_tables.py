@@ -35,7 +35,7 @@ def rows(count: int = 4, end: str = "\n", between: str = ",") -> bytes:
     return "".join(between.join(line) + end for line in lines).encode()
 
 
-WANTED = np.array([[-row - 0.5 if row else -0.5, row / 100, row + 0.25] for row in range(4)], np.float32)
+EXPECTED = np.array([[-row - 0.5 if row else -0.5, row / 100, row + 0.25] for row in range(4)], np.float32)
 
 
 def sample(content: bytes, folder: Path, raw: RawSpec = WINDOW) -> np.ndarray:
@@ -48,7 +48,7 @@ def sample(content: bytes, folder: Path, raw: RawSpec = WINDOW) -> np.ndarray:
 def test_columns_are_found_by_name_whatever_parts_them(between: str, end: str, tmp_path: Path) -> None:
     found = sample(rows(end=end, between=between), tmp_path)
     assert (found.dtype, found.shape) == (np.float32, (4, 3))
-    assert found.tobytes() == WANTED.tobytes()
+    assert found.tobytes() == EXPECTED.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -63,15 +63,15 @@ def test_columns_are_found_by_name_whatever_parts_them(between: str, end: str, t
     ],
 )
 def test_what_programs_write_around_the_numbers_changes_nothing(content: bytes, tmp_path: Path) -> None:
-    assert sample(content, tmp_path).tobytes() == WANTED.tobytes()
+    assert sample(content, tmp_path).tobytes() == EXPECTED.tobytes()
 
 
 @pytest.mark.parametrize("between", [";", "\t"])
 def test_decimal_commas_are_read_where_no_comma_parts_the_cells(between: str, tmp_path: Path) -> None:
     content = rows(between=between).replace(b".", b",")
     assert b"," in content
-    assert sample(content, tmp_path).tobytes() == WANTED.tobytes()
-    assert sample(b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n"), tmp_path).tobytes() == WANTED.tobytes()
+    assert sample(content, tmp_path).tobytes() == EXPECTED.tobytes()
+    assert sample(b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n"), tmp_path).tobytes() == EXPECTED.tobytes()
 
 
 @settings(max_examples=200, deadline=None)
@@ -79,10 +79,10 @@ def test_decimal_commas_are_read_where_no_comma_parts_the_cells(between: str, tm
 def test_every_number_is_rounded_once_from_pythons_own(values: list[float]) -> None:
     content = "\n".join(["x", *map(repr, values)]).encode()
     with np.errstate(over="ignore"):
-        wanted = np.array(values).astype(np.float32)
+        expected = np.array(values).astype(np.float32)
     parsed = table.parse("x.csv", content)
-    if np.isfinite(wanted).all():
-        assert table.floats(parsed, ["x"])[:, 0].tobytes() == wanted.tobytes()
+    if np.isfinite(expected).all():
+        assert table.floats(parsed, ["x"])[:, 0].tobytes() == expected.tobytes()
     else:
         with pytest.raises(InputError, match="beyond float32's range|in digits"):
             table.floats(parsed, ["x"])
@@ -126,7 +126,7 @@ def test_the_fix_that_is_printed_works(tmp_path: Path) -> None:
     (tmp_path / "it's long.csv").write_bytes(rows(9))
     line = refusal(tmp_path / "it's long.csv", WINDOW).split("that many: ")[1]
     subprocess.run(line, shell=True, check=True, cwd=tmp_path)
-    assert inputs.read_first_sample(str(tmp_path / shlex.split(line)[-1]), WINDOW).tobytes() == WANTED.tobytes()
+    assert inputs.read_first_sample(str(tmp_path / shlex.split(line)[-1]), WINDOW).tobytes() == EXPECTED.tobytes()
 
 
 def test_a_bundle_that_names_no_columns_takes_no_table(tmp_path: Path) -> None:
@@ -146,8 +146,8 @@ def test_a_window_on_the_device_is_the_notebooks_to_the_bit(tmp_path: Path) -> N
         model = load(bundle, trial=False)
         assert model.manifest.input.shape == (1, 4, 3) and model.manifest.raw == WINDOW
         batch = flat.examples(WINDOW, 8)
-        wanted = transform.to_layout(transform.apply(steps, batch), "ANY")
-        for window, row in zip(batch, wanted):
+        expected = transform.to_layout(transform.apply(steps, batch), "ANY")
+        for window, row in zip(batch, expected):
             np.save(tmp_path / "x.npy", window)
             lines = [",".join(WINDOW.columns or ()), *(",".join(map(repr, moment.tolist())) for moment in window)]
             (tmp_path / "x.csv").write_text("\n".join(lines))

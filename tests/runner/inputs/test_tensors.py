@@ -34,12 +34,12 @@ def read(content: bytes, folder: Path, raw: RawSpec = RAW) -> np.ndarray:
 
 
 def refused(content: bytes, folder: Path) -> str:
-    """What is said of the file, without its name."""
+    """Return the error of the file, without its name."""
     with pytest.raises(InputError) as caught:
         read(content, folder)
-    said = str(caught.value)
-    assert said.startswith(f"{folder / 'a.npz'}: ") and said.isprintable() and len(said) < 600
-    return said[len(f"{folder / 'a.npz'}: ") :]
+    message = str(caught.value)
+    assert message.startswith(f"{folder / 'a.npz'}: ") and message.isprintable() and len(message) < 600
+    return message[len(f"{folder / 'a.npz'}: ") :]
 
 
 def zipped(members: list[tuple[str, bytes]], method: int = zipfile.ZIP_STORED) -> bytes:
@@ -114,7 +114,7 @@ def test_doubles_below_float32_are_rounded_and_those_above_are_no_numbers(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"picture": np.full((2, 3, 1), np.nan)}, "sample: holds NaN or infinity"),
         ({"picture": np.full((2, 3, 1), 1e300)}, "sample: holds NaN or infinity"),
@@ -125,21 +125,21 @@ def test_doubles_below_float32_are_rounded_and_those_above_are_no_numbers(tmp_pa
     ],
 )
 def test_a_bundle_refuses_values_that_it_does_not_promise_to_answer(
-    changes: dict[str, Any], said: str, tmp_path: Path
+    changes: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     model = load(several.write(tmp_path, "onnx"), trial=False, interpreter="onnxruntime")
     path = tmp_path / "a.npz"
     path.write_bytes(several.npz({**SAMPLE, **changes}))
     with pytest.raises(InputError) as caught:
         list(model.predict_file(path))
-    assert str(caught.value).startswith(f"{path}: {said}")
+    assert str(caught.value).startswith(f"{path}: {message}")
 
 
 GIVE = "give picture, ids, zoom"
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"ids": np.ones(4, bool)}, "tensor ids: got bool[4]; the bundle takes int32[4]"),
         ({"picture": np.ones((2, 3, 1), bool)}, "tensor picture: got bool[2, 3, 1]; the bundle takes float32[2, 3, 1]"),
@@ -165,12 +165,12 @@ GIVE = "give picture, ids, zoom"
          f"{GIVE}"),
     ],
 )  # fmt: skip
-def test_other_tensors_are_refused(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
-    assert refused(several.npz({**SAMPLE, **changes}), tmp_path).startswith(said)
+def test_other_tensors_are_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    assert refused(several.npz({**SAMPLE, **changes}), tmp_path).startswith(message)
 
 
 @pytest.mark.parametrize(
-    ("listed", "said"),
+    ("listed", "message"),
     [
         ([], f"tensors: got none; {GIVE}"),
         (members()[:2], f"tensors: got picture, ids; {GIVE}"),
@@ -183,9 +183,9 @@ def test_other_tensors_are_refused(changes: dict[str, Any], said: str, tmp_path:
 )
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_names_that_are_missing_doubled_or_of_no_tensor_are_refused(
-    listed: list[tuple[str, bytes]], said: str, tmp_path: Path
+    listed: list[tuple[str, bytes]], message: str, tmp_path: Path
 ) -> None:
-    assert refused(zipped(listed), tmp_path).startswith(said)
+    assert refused(zipped(listed), tmp_path).startswith(message)
 
 
 def torn(content: bytes) -> bytes:
@@ -207,7 +207,7 @@ NO_ARCHIVE = "not an .npz of plain arrays ("
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", NO_ARCHIVE + "File is not a zip file); save one with numpy.savez"),
         (npy(SAMPLE["zoom"]), NO_ARCHIVE + "File is not a zip file"),
@@ -231,8 +231,8 @@ NO_ARCHIVE = "not an .npz of plain arrays ("
         (zipped(members(zoom=header("(1,)", "'<f4', 'more': 1"))), NO_ARCHIVE),
     ],
 )  # fmt: skip
-def test_damaged_archives_are_refused(content: bytes, said: str, tmp_path: Path) -> None:
-    assert refused(content, tmp_path).startswith(said)
+def test_damaged_archives_are_refused(content: bytes, message: str, tmp_path: Path) -> None:
+    assert refused(content, tmp_path).startswith(message)
 
 
 def test_pickles_are_never_opened(tmp_path: Path) -> None:
@@ -295,8 +295,8 @@ def test_a_bomb_is_refused_before_memory_is_taken(content: Any, tmp_path: Path) 
         [sys.executable, "-c", TEST_BOMB, str(path)], capture_output=True, text=True, timeout=120, check=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30, 4 * 2**30)),
     )  # fmt: skip
-    grown_kb, said = done.stdout.split(" ", 1)
-    assert int(grown_kb) < 20_000 and said.startswith(f"{path}: ") and said.count("\n") == 1
+    grown_kb, message = done.stdout.split(" ", 1)
+    assert int(grown_kb) < 20_000 and message.startswith(f"{path}: ") and message.count("\n") == 1
 
 
 def test_a_member_whose_size_is_a_lie_is_refused(tmp_path: Path) -> None:

@@ -100,22 +100,22 @@ def test_what_is_too_long_is_cut_before_the_last_token_or_refused(tmp_path: Path
 
 
 @pytest.mark.parametrize("more", [(), ("--batch", "2")])
-def test_a_text_that_is_cut_is_told_on_both_streams(
+def test_a_truncated_text_is_reported_on_both_streams(
     more: tuple[str, ...], path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, text in {"a": "free", "b": "win a free prize " * 9, "c": "call now " * 20}.items():
         (tmp_path / f"{name}.txt").write_text(text, encoding="utf-8")
     files = [str(tmp_path / f"{name}.txt") for name in "abc"]
     assert main(["predict", str(path), *files, "--json", "--no-trial", *more]) == 0
-    told = capsys.readouterr()
-    answers = [json.loads(line) for line in told.out.splitlines()]
+    captured = capsys.readouterr()
+    answers = [json.loads(line) for line in captured.out.splitlines()]
     assert ["cut" in each for each in answers] == [False, True, True]
     assert answers[1]["cut"] == {"kept": TOKENS, "tokens": 38}
-    said = f"edgerun: {files[1]}, the first 12 of 38 tokens: the bundle takes no more, so the rest was cut off"
-    assert told.err == f"{said}; the same happened to 1 more\n"
+    notice = f"edgerun: {files[1]}, the first 12 of 38 tokens: the bundle takes no more, so the rest was cut off"
+    assert captured.err == f"{notice}; the same happened to 1 more\n"
     assert main(["predict", str(path), files[1], "--no-trial", *more]) == 0
-    told = capsys.readouterr()
-    assert told.out.startswith(f"{files[1]}, the first 12 of 38 tokens: ") and told.err.count("\n") == 1
+    captured = capsys.readouterr()
+    assert captured.out.startswith(f"{files[1]}, the first 12 of 38 tokens: ") and captured.err.count("\n") == 1
     assert main(["predict", str(path), files[0], "--no-trial", *more]) == 0
     assert capsys.readouterr().err == ""
 
@@ -131,12 +131,12 @@ def test_every_row_of_a_table_is_answered_as_a_file_of_its_text(
     for number, text in enumerate(texts):
         (tmp_path / f"{number}.txt").write_text(text, encoding="utf-8")
     files = [str(tmp_path / f"{number}.txt") for number in range(3)]
-    told = []
-    for asked in ([str(tmp_path / "x.csv")], files):
-        assert main(["predict", str(path), *asked, "--json", "--no-trial", *more]) == 0
-        told.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
-    assert [each["scores"] for each in told[0]] == [each["scores"] for each in told[1]]
-    assert [(each["row"], each.get("cut")) for each in told[0]] == [(1, None), (2, told[1][1]["cut"]), (3, None)]
+    answers = []
+    for arguments in ([str(tmp_path / "x.csv")], files):
+        assert main(["predict", str(path), *arguments, "--json", "--no-trial", *more]) == 0
+        answers.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
+    assert [each["scores"] for each in answers[0]] == [each["scores"] for each in answers[1]]
+    assert [(each["row"], each.get("cut")) for each in answers[0]] == [(1, None), (2, answers[1][1]["cut"]), (3, None)]
 
 
 def test_a_bundle_of_texts_proves_itself_and_answers_files_and_arrays_alike(path: Path, tmp_path: Path) -> None:
@@ -149,21 +149,21 @@ def test_a_bundle_of_texts_proves_itself_and_answers_files_and_arrays_alike(path
 
 
 @pytest.mark.parametrize(
-    ("ids", "said"),
+    ("ids", "message"),
     [
         ([SIZE], rf"token ids from 0 to {SIZE}; the bundle's vocabulary has 0 to {SIZE - 1}"),
         ([-1], "token ids from -1 to 0"),
     ],
 )
-def test_an_id_outside_the_vocabulary_is_refused(ids: list[int], said: str, path: Path) -> None:
+def test_an_id_outside_the_vocabulary_is_refused(ids: list[int], message: str, path: Path) -> None:
     sample = np.zeros(TOKENS, np.int32)
     sample[: len(ids)] = ids
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         load(path, trial=False).predict(sample)
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("x.txt", b"caf\xe9", "x.txt: not text in UTF-8 (byte 3); save it in UTF-8"),
         ("x.txt", b"\xff\xfeh\0i\0", "x.txt: not text in UTF-8 (byte 0)"),
@@ -177,12 +177,12 @@ def test_an_id_outside_the_vocabulary_is_refused(ids: list[int], said: str, path
     ],
 )
 def test_a_bad_file_is_one_line_and_exit_code_4(
-    name: str, content: bytes, said: str, path: Path, tmp_path: Path
+    name: str, content: bytes, message: str, path: Path, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_bytes(content)
     command = [sys.executable, "-m", "edgekit.runner", "predict", str(path), str(tmp_path / name), "--no-trial"]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 4 and said in done.stderr and len(done.stderr.splitlines()) == 1
+    assert done.returncode == 4 and message in done.stderr and len(done.stderr.splitlines()) == 1
 
 
 def test_several_texts_a_call_get_the_answers_of_one_at_a_time(
@@ -193,11 +193,11 @@ def test_several_texts_a_call_get_the_answers_of_one_at_a_time(
     for number in range(7):
         (home / f"{number}.txt").write_text("free prize " * number + "dinner", encoding="utf-8")
     (home / "3-bad.txt").write_bytes(b"caf\xe9")
-    told = []
+    runs = []
     for more in ((), ("--batch", "1"), ("--batch", "3"), ("--batch", "16")):
         assert main(["predict", str(path), str(home), "--json", "--no-trial", *more]) == 4
-        told.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
-    plain, *batched = told
+        runs.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
+    plain, *batched = runs
     assert len(plain) == 8 and "UTF-8" in plain[3]["error"]
     for one, other in zip(plain * 3, [answer for answers in batched for answer in answers], strict=True):
         assert [one.get(key) for key in ("input", "label", "error")] == [
@@ -223,7 +223,7 @@ def test_the_vocabulary_is_a_member_that_is_listed_and_checked(path: Path, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"dtype": "float32"}, "token ids are int32"),
         ({"range": None}, r"must be \[0, the highest token id\]"),
@@ -241,7 +241,9 @@ def test_the_vocabulary_is_a_member_that_is_listed_and_checked(path: Path, tmp_p
         ({"input_path": tuple(input_path.text_steps("../x", 12, 0))}, "must be a plain relative name"),
     ],
 )
-def test_a_manifest_that_contradicts_itself_is_refused(changes: dict[str, object], said: str, tmp_path: Path) -> None:
+def test_a_manifest_that_contradicts_itself_is_refused(
+    changes: dict[str, object], message: str, tmp_path: Path
+) -> None:
     known = {
         "kind": "text",
         "shape": (TOKENS,),
@@ -249,5 +251,5 @@ def test_a_manifest_that_contradicts_itself_is_refused(changes: dict[str, object
         "range": (0, SIZE - 1),
         "input_path": raw().input_path,
     }
-    with pytest.raises(BundleError, match=said):
+    with pytest.raises(BundleError, match=message):
         packed(tmp_path / "x.edge.zip", RawSpec(**{**known, **changes}), MEMBERS)  # type: ignore[arg-type]

@@ -70,7 +70,7 @@ BITS = "12dfc3a547c92951982b0abe7d7c53a57e274ae02839c865f2e52593786c3f82"
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"window_samples": 20_000}, "the sample has 16000, so no window fits"),
         ({"fft_samples": 500}, "fft_samples: got 500; use a power of two from 480"),
@@ -81,8 +81,8 @@ BITS = "12dfc3a547c92951982b0abe7d7c53a57e274ae02839c865f2e52593786c3f82"
         ({"low_hz": "a"}, "low_hz: got 'a'; use a number"),
     ],
 )
-def test_what_cannot_be_is_told(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=f"preprocess.0. log_mel.*{said}"):
+def test_impossible_steps_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=f"preprocess.0. log_mel.*{message}"):
         steps.check([{**SPEECH, **change}], (16_000,), "float32")
 
 

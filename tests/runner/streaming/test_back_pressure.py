@@ -33,7 +33,7 @@ def numbered(count: int, first: int = 0) -> Iterator[Window]:
         yield Window(RAW, Span(number, number + 1), 0)
 
 
-def test_the_oldest_that_waits_makes_room() -> None:
+def test_the_oldest_waiting_window_is_dropped_for_a_new_one() -> None:
     begun, ready = threading.Event(), threading.Event()
 
     def hasty() -> Iterator[Window]:
@@ -50,7 +50,7 @@ def test_the_oldest_that_waits_makes_room() -> None:
     assert [each.span.start for each in found] == [7, 8, 9] and windows.dropped == 6
 
 
-def test_nothing_is_dropped_while_there_is_room() -> None:
+def test_nothing_is_dropped_while_the_queue_has_space() -> None:
     windows = DropOldest(numbered(10), max_waiting=10)
     assert [each.span.start for each in windows] == list(range(10)) and windows.dropped == 0
 

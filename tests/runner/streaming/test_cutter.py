@@ -1,4 +1,4 @@
-"""Windows out of parts are those that a whole recording is cut into."""
+"""Windows that are cut from a stream in parts are those of the whole recording."""
 
 from __future__ import annotations
 

@@ -42,9 +42,9 @@ def predict(bundle: Path, *options: object, stdin: Any = b"", code: int = 0) -> 
     given = {"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin}
     done = subprocess.run(command, capture_output=True, timeout=120, check=False, **given)
     assert done.returncode == code, done.stderr.decode()
-    said = [line for line in done.stderr.decode().splitlines() if line.startswith("edgerun: ")]
+    lines = [line for line in done.stderr.decode().splitlines() if line.startswith("edgerun: ")]
     assert b"Traceback" not in done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()], said
+    return [json.loads(line) for line in done.stdout.splitlines()], lines
 
 
 def essence(lines: list[dict[str, Any]]) -> list[tuple[Any, Any]]:
@@ -53,16 +53,16 @@ def essence(lines: list[dict[str, Any]]) -> list[tuple[Any, Any]]:
 
 def test_sound_out_of_a_pipe_gives_the_answers_of_the_file(kinds: dict[str, Path], tmp_path: Path) -> None:
     filed, _ = predict(kinds["sound"], recordings.wav(tmp_path / "a.wav", X))
-    piped, said = predict(kinds["sound"], "--stream", "s16le", "--when-slow", "wait", stdin=coded(X, "s16le"))
+    piped, errors = predict(kinds["sound"], "--stream", "s16le", "--when-slow", "wait", stdin=coded(X, "s16le"))
     assert essence(piped) == essence(filed) and len(piped) == 11
     assert [line["input"] for line in piped] == list(range(11))
     assert all(line["dropped"] == 0 and line["latency_ms"] > 0 for line in piped)
-    assert said == ["edgerun: windows of 2000 samples, one every 400; log-mel: 5 of 23 frames are new in each"]
+    assert errors == ["edgerun: windows of 2000 samples, one every 400; log-mel: 5 of 23 frames are new in each"]
     headed = header("s16le", 8000, 1) + coded(X, "s16le")
-    asked, said = predict(kinds["sound"], "--stream", "wav", "--hop", 999, "--when-slow", "wait", stdin=headed)
-    assert [line["window"]["start_s"] for line in asked] == [number * 999 / 8000 for number in range(5)]
-    assert "log-mel is computed anew for each, because the hop is not a multiple of its hop_samples" in said[0]
-    assert said[1] == "edgerun: the stream ended; its last 4 samples do not fill a window"
+    with_hop, errors = predict(kinds["sound"], "--stream", "wav", "--hop", 999, "--when-slow", "wait", stdin=headed)
+    assert [line["window"]["start_s"] for line in with_hop] == [number * 999 / 8000 for number in range(5)]
+    assert "log-mel is computed anew for each, because the hop is not a multiple of its hop_samples" in errors[0]
+    assert errors[1] == "edgerun: the stream ended; its last 4 samples do not fill a window"
 
 
 def test_a_file_as_standard_input_loses_no_window(kinds: dict[str, Path], tmp_path: Path) -> None:
@@ -79,10 +79,10 @@ def test_rows_out_of_a_pipe_give_the_answers_of_the_file(kinds: dict[str, Path],
     text = "\n".join(["ax,ay,az", *(",".join(map(repr, row)) for row in values.tolist())]) + "\n"
     (tmp_path / "a.csv").write_text(text)
     filed, _ = predict(kinds["rows"], tmp_path / "a.csv")
-    piped, said = predict(kinds["rows"], "--stream", "csv", "--when-slow", "wait", stdin=text.encode())
+    piped, errors = predict(kinds["rows"], "--stream", "csv", "--when-slow", "wait", stdin=text.encode())
     binary, _ = predict(kinds["rows"], "--stream", "f32le", "--when-slow", "wait", stdin=values.tobytes())
     assert essence(piped) == essence(binary) == essence(filed) and len(filed) == 5
-    assert said[0] == "edgerun: windows of 16 rows, one every 8"
+    assert errors[0] == "edgerun: windows of 16 rows, one every 8"
     assert piped[1]["window"] == {"first_row": 9, "last_row": 24}
 
 
@@ -103,10 +103,10 @@ def test_the_end_in_the_middle_is_one_line_and_exit_code_4(kinds: dict[str, Path
     filed, _ = predict(kinds["sound"], recordings.wav(tmp_path / "a.wav", X[:-1]))
     cut = coded(X, "s16le")[:-1]
     for policy in ("wait", "drop"):
-        piped, said = predict(kinds["sound"], "--stream", "s16le", "--when-slow", policy, stdin=cut, code=4)
+        piped, errors = predict(kinds["sound"], "--stream", "s16le", "--when-slow", policy, stdin=cut, code=4)
         if policy == "wait":
             assert essence(piped) == essence(filed)
-        assert [line for line in said if "ended in the middle of a sample, after 0.75 s: 1 of its 2 bytes" in line]
+        assert [line for line in errors if "ended in the middle of a sample, after 0.75 s: 1 of its 2 bytes" in line]
 
 
 ROWS = np.random.default_rng(5).integers(-900, 900, (50, 3)).astype("<i2")
@@ -128,9 +128,9 @@ def test_rows_that_end_or_change_in_the_middle_are_one_line_behind_all_answers(
     format, data, words = ENDS[what]
     (tmp_path / "a.csv").write_bytes(TABLE)
     filed, _ = predict(kinds["rows"], tmp_path / "a.csv")
-    piped, said = predict(kinds["rows"], "--stream", format, "--when-slow", "wait", stdin=data, code=4)
+    piped, errors = predict(kinds["rows"], "--stream", format, "--when-slow", "wait", stdin=data, code=4)
     assert essence(piped) == essence(filed) and len(filed) == 5
-    assert len(said) == 2 and words in said[1], said
+    assert len(errors) == 2 and words in errors[1], errors
 
 
 @pytest.mark.parametrize(("rate_hz", "channels"), [(16000, 1), (8000, 2)])
@@ -139,36 +139,36 @@ def test_a_wav_header_of_another_form_in_the_middle_is_one_line_behind_all_answe
 ) -> None:
     filed, _ = predict(kinds["sound"], recordings.wav(tmp_path / "a.wav", X))
     data = header("s16le", 8000, 1) + coded(X, "s16le") + header("s16le", rate_hz, channels) + coded(X, "s16le")
-    piped, said = predict(kinds["sound"], "--stream", "wav", "--when-slow", "wait", stdin=data, code=4)
+    piped, errors = predict(kinds["sound"], "--stream", "wav", "--when-slow", "wait", stdin=data, code=4)
     assert essence(piped) == essence(filed)
     form = f"s16le, rate {rate_hz}, channels {channels} begins, but so far it was s16le, rate 8000, channels 1"
-    assert len(said) == 2 and f"the stream changes after 0.75 s: {form}" in said[1]
+    assert len(errors) == 2 and f"the stream changes after 0.75 s: {form}" in errors[1]
 
 
 def test_a_device_that_is_too_slow_says_how_many_windows_it_dropped(kinds: dict[str, Path]) -> None:
     """A minute of sound at once, faster than it can be answered: every window is answered or counted."""
     x = sound(8000 * 60)
-    lines, said = predict(kinds["sound"], "--stream", "s16le", "--hop", 20, stdin=coded(x, "s16le"))
+    lines, errors = predict(kinds["sound"], "--stream", "s16le", "--hop", 20, stdin=coded(x, "s16le"))
     dropped = lines[-1]["dropped"]
     assert dropped > 0 and len(lines) + dropped == 1 + (len(x) - 2000) // 20
     assert [line["dropped"] for line in lines] == sorted(line["dropped"] for line in lines)
-    assert said[-1].startswith(
+    assert errors[-1].startswith(
         (f"edgerun: {dropped} windows were dropped", f"edgerun: {dropped} windows dropped so far")
     )
     places = [line["window"]["start_s"] for line in lines]
     assert places == sorted(places) and all(line["latency_ms"] >= line["timing_ms"]["execute"] for line in lines)
 
 
-def test_a_refused_window_is_told_and_the_others_are_answered(kinds: dict[str, Path]) -> None:
+def test_a_refused_window_is_reported_and_the_others_are_answered(kinds: dict[str, Path]) -> None:
     x = X.astype(np.float32)
     x[4500] = 2.0
-    lines, said = predict(kinds["sound"], "--stream", "f32le", "--when-slow", "wait", stdin=x.tobytes(), code=4)
+    lines, errors = predict(kinds["sound"], "--stream", "f32le", "--when-slow", "wait", stdin=x.tobytes(), code=4)
     assert [("error" in line) for line in lines] == [line["window"]["end_s"] > 4500 / 8000 for line in lines]
-    assert said[-1] == "edgerun: 4 of 11 windows got no answer"
-    assert "0.35–0.60 s: sample: values from" in said[1]
+    assert errors[-1] == "edgerun: 4 of 11 windows got no answer"
+    assert "0.35–0.60 s: sample: values from" in errors[1]
 
 
-def test_so_many_windows_as_asked_for(kinds: dict[str, Path]) -> None:
+def test_the_requested_number_of_windows_is_answered(kinds: dict[str, Path]) -> None:
     lines, _ = predict(
         kinds["sound"], "--stream", "s16le", "--frames", 2, "--when-slow", "wait", stdin=coded(X, "s16le")
     )
@@ -195,9 +195,9 @@ def test_smoothed_answers_stand_beside_the_windows_own(kinds: dict[str, Path], t
 def test_frames_of_a_camera_are_smoothed_too(kinds: dict[str, Path]) -> None:
     frames = np.random.default_rng(2).integers(0, 256, (6, 6, 10, 3)).astype(np.uint8)
     lines, _ = predict(kinds["image"], "--stream", "rgb24", "--size", "10x6", stdin=frames.tobytes())
-    said = [line["label"] for line in lines]
+    labels = [line["label"] for line in lines]
     for number, line in enumerate(lines):
-        last = said[max(0, number - 2) : number + 1]
+        last = labels[max(0, number - 2) : number + 1]
         most = max(map(last.count, last))
         assert line["smoothed"]["label"] == next(each for each in reversed(last) if last.count(each) == most)
 
@@ -217,8 +217,8 @@ def test_each_answer_comes_at_once_and_control_c_ends_it(kinds: dict[str, Path])
         assert json.loads(process.stdout.readline())["input"] == number
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) == 130
-    said = [line for line in process.stderr.read().decode().splitlines() if line.startswith(("edgerun", "Trace"))]
-    assert said[-1] == "edgerun: interrupted" and len(said) == 2
+    lines = [line for line in process.stderr.read().decode().splitlines() if line.startswith(("edgerun", "Trace"))]
+    assert lines[-1] == "edgerun: interrupted" and len(lines) == 2
 
 
 @pytest.mark.parametrize(

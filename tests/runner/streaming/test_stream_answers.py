@@ -70,11 +70,11 @@ def test_every_coding_rate_and_number_of_channels(name: str, rate_hz: int, chann
     data = recordings.coded(x, name)
     expected = of_file(model, recordings.wav(tmp_path / "a.wav", x, name, rate_hz))
     assert len(expected) == 9
-    asked = {"rate_hz": rate_hz, "channels": channels}
-    assert of_stream(model, chunks(data, 4097), name, **asked) == expected
+    form = {"rate_hz": rate_hz, "channels": channels}
+    assert of_stream(model, chunks(data, 4097), name, **form) == expected
     headed = recordings.header(name, rate_hz, channels) + data
     assert of_stream(model, chunks(headed, 13 if name == "s16le" and rate_hz < 44_100 else 211), "wav") == expected
-    assert of_stream(model, io.BytesIO(headed), name, **asked) == expected
+    assert of_stream(model, io.BytesIO(headed), name, **form) == expected
 
 
 @pytest.mark.parametrize("steps", [[], [MEL], NORMALIZED, [{"step": "scale", "factor": 2.0}]])
@@ -196,13 +196,13 @@ def test_a_window_that_cannot_be_answered_keeps_no_other_from_its_answer(tmp_pat
         ({"rate_hz": 10**6}, "cannot be resampled to 8000"),
     ],
 )
-def test_what_can_never_be_is_told_at_once(options: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_impossible_options_are_refused_at_once(options: dict[str, Any], words: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=words):
         opened(tmp_path, 400).stream(iter(()), **options)
 
 
 @pytest.mark.parametrize("source", [b"bytes", "name.wav", 3, None, np.zeros(4, np.float32)])
-def test_a_source_that_is_none_is_told_at_once(source: Any, tmp_path: Path) -> None:
+def test_an_object_that_is_no_source_is_refused_at_once(source: Any, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="source: got .*; use an open binary file, or an iterable"):
         opened(tmp_path, 400).stream(source, "s16le")
 
@@ -211,7 +211,7 @@ def test_a_source_that_is_none_is_told_at_once(source: Any, tmp_path: Path) -> N
     ("part", "words"),
     [("text", "it gave str"), (np.zeros((2, 2, 2), np.float32), "float32\\[2, 2, 2\\]"), (np.zeros(3), "float64")],
 )
-def test_a_part_that_is_none_is_told(part: Any, words: str, tmp_path: Path) -> None:
+def test_an_invalid_part_of_the_stream_is_an_error(part: Any, words: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=words):
         list(opened(tmp_path, 400).stream([part], "s16le"))
 
@@ -237,7 +237,7 @@ def test_a_stream_can_be_ended_before_its_source(tmp_path: Path) -> None:
     assert list(stream) == []
 
 
-def test_ends_are_told_and_nothing_whole_is_lost(tmp_path: Path) -> None:
+def test_ends_are_reported_and_no_complete_window_is_lost(tmp_path: Path) -> None:
     model = opened(tmp_path, 400, [MEL])
     notes: list[str] = []
     found = list(model.stream([np.zeros(2650, np.int16)], on_note=notes.append))

@@ -1,4 +1,4 @@
-"""WAV headers in a pipe: read, held against what is asked, and never heard as sound."""
+"""WAV headers in a pipe: read, compared with the options and the bundle, and never taken for sound."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ def test_a_stream_that_changes_its_rate_is_one_line_behind_all_answers(
     front = header("s16le", 8000, 1) if has_header else b""
     stream = front + DATA + header("s16le", 16000, 1) + DATA
     expected = of_file(model, recordings.wav(tmp_path / "a.wav", X))
-    found, said = ended(model, chunks(stream, size), "s16le")
+    found, message = ended(model, chunks(stream, size), "s16le")
     assert found == expected
     assert (
         "the stream changes after 0.62 s: s16le, rate 16000, channels 1 begins, but so far it was s16le, rate 8000"
-        in said
+        in message
     )
 
 
@@ -105,9 +105,9 @@ def test_a_stream_that_ends_in_the_middle_of_a_sample(
 ) -> None:
     whole = len(DATA) // 2 - (cut + 1) // 2
     expected = of_file(model, recordings.wav(tmp_path / "a.wav", X[:whole]))
-    found, said = ended(model, chunks(DATA[:-cut], size), "s16le")
+    found, message = ended(model, chunks(DATA[:-cut], size), "s16le")
     assert found == expected
-    assert f"ended in the middle of a sample, after {whole / RATE_HZ:.2f} s: {words} have arrived" in said
+    assert f"ended in the middle of a sample, after {whole / RATE_HZ:.2f} s: {words} have arrived" in message
 
 
 @pytest.mark.parametrize("rate_hz", [8000, 44100])
@@ -116,15 +116,15 @@ def test_a_stream_shorter_than_its_header_says(rate_hz: int, model: Model, tmp_p
     x = sound(rate_hz)
     data = coded(x, "s16le")
     expected = of_file(model, recordings.wav(tmp_path / "a.wav", x, rate_hz=rate_hz))
-    found, said = ended(model, chunks(header("s16le", rate_hz, 1, len(data) + 100) + data, 77), "wav")
-    assert found == expected and "according to its WAV header, 100 more bytes of sound should follow" in said
+    found, message = ended(model, chunks(header("s16le", rate_hz, 1, len(data) + 100) + data, 77), "wav")
+    assert found == expected and "according to its WAV header, 100 more bytes of sound should follow" in message
 
 
 @pytest.mark.parametrize("size", [1, 0])
 def test_a_header_that_is_cut(size: int, model: Model) -> None:
     for end in (12, 20, 43):
-        found, said = ended(model, chunks(header("s16le", 8000, 1)[:end], size), "wav")
-        assert found == [] and "ended in the middle of a WAV header" in said
+        found, message = ended(model, chunks(header("s16le", 8000, 1)[:end], size), "wav")
+        assert found == [] and "ended in the middle of a WAV header" in message
 
 
 @pytest.mark.parametrize(
@@ -137,19 +137,19 @@ def test_a_header_that_is_cut(size: int, model: Model) -> None:
         (("s16le", 8000 * 65, 1), "wav", {}, "cannot be resampled to 8000"),
     ],
 )
-def test_a_header_must_say_what_is_asked(
+def test_a_header_must_match_the_options_and_the_bundle(
     form: tuple[str, int, int], format: str, options: dict[str, Any], words: str, model: Model
 ) -> None:
-    found, said = ended(model, [header(*form) + DATA], format, **options)
-    assert found == [] and words in said
+    found, message = ended(model, [header(*form) + DATA], format, **options)
+    assert found == [] and words in message
 
 
 def test_codings_that_are_not_read(model: Model) -> None:
     mulaw = b"RIFF\xff\xff\xff\xffWAVEfmt " + (16).to_bytes(4, "little") + flat.form(7, 8) + b"data\xff\xff\xff\xff"
-    _, said = ended(model, [mulaw + DATA], "wav")
-    assert "coding 7 with 8 bits" in said and "record PCM of 8 to 32 bits" in said
-    _, said = ended(model, [b"RIFF\xff\xff\xff\xffWAVEjunk\xff\xff\xff\x7f" + DATA], "wav")
-    assert "a WAV header of more than 65,536 bytes" in said
+    _, message = ended(model, [mulaw + DATA], "wav")
+    assert "coding 7 with 8 bits" in message and "record PCM of 8 to 32 bits" in message
+    _, message = ended(model, [b"RIFF\xff\xff\xff\xffWAVEjunk\xff\xff\xff\x7f" + DATA], "wav")
+    assert "a WAV header of more than 65,536 bytes" in message
 
 
 @pytest.mark.parametrize("step", ["resample", "mix_channels"])
@@ -163,10 +163,10 @@ def test_what_no_step_declares_is_refused(step: str, tmp_path: Path) -> None:
     }[step]
     with pytest.raises(InputError, match=words):
         model.stream(iter(()), "s16le", **options)  # type: ignore[arg-type]
-    _, said = ended(
+    _, message = ended(
         model, [header("s16le", 16000 if step == "resample" else 8000, 2 if step != "resample" else 1)], "wav"
     )
-    assert words in said
+    assert words in message
 
 
 def test_ffmpegs_own_headers(model: Model, tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from edgekit.cli.app import app
-from tests.runner.conftest import bundles, made, write_bundle
+from tests.runner.conftest import bundles, models, write_bundle
 
-__all__ = ["bundles", "made", "write_bundle"]
+__all__ = ["bundles", "models", "write_bundle"]
 Export = Callable[..., Result]
 
 

@@ -165,9 +165,9 @@ def test_a_refusal_leaves_the_earlier_export_as_it_was(
 
 
 def test_a_bundle_whose_golden_vectors_fail_is_refused(
-    made: dict[str, object], write_bundle: WriteBundle, tmp_path: Path, export: Export
+    models: dict[str, object], write_bundle: WriteBundle, tmp_path: Path, export: Export
 ) -> None:
-    wrong = write_bundle(made["onnx"], scores=reference(samples()) + 1.0)
+    wrong = write_bundle(models["onnx"], scores=reference(samples()) + 1.0)
     done = export("triton", wrong, tmp_path / "out")
     assert done.exit_code == 5 and "off by 1" in done.stderr
     assert not (tmp_path / "out").exists()
@@ -206,9 +206,9 @@ def test_two_bundles_that_nothing_tells_apart_are_refused(
 
 @pytest.mark.parametrize("name", ["README.md", "config.json", "export.json"])
 def test_a_model_that_is_called_as_a_file_of_the_export_is_refused(
-    name: str, made: dict[str, object], tmp_path: Path, export: Export
+    name: str, models: dict[str, object], tmp_path: Path, export: Export
 ) -> None:
-    model, images = made["onnx"], samples()
+    model, images = models["onnx"], samples()
     path = tmp_path / "odd.edge.zip"
     bundle.write(path, manifest_for(model, name=name), members_for(model, images, reference(images)))  # type: ignore[arg-type]
     done = export("ovms", path, tmp_path / "out")

@@ -102,21 +102,21 @@ def test_every_form_of_an_images_name_is_taken(
     ("name", "service"), [("Door_Bell.v2", "door-bell-v2"), ("3axis", "m-3axis"), ("x" * 80, "x" * 53), ("a-", "a")]
 )
 def test_a_models_name_becomes_one_that_kubernetes_allows(
-    name: str, service: str, made: dict[str, Any], write_bundle: WriteBundle, tmp_path: Path, export: Export
+    name: str, service: str, models: dict[str, Any], write_bundle: WriteBundle, tmp_path: Path, export: Export
 ) -> None:
-    assert export("kserve", write_bundle(made["onnx"], name=name), tmp_path / "out", *GIVEN).exit_code == 0
+    assert export("kserve", write_bundle(models["onnx"], name=name), tmp_path / "out", *GIVEN).exit_code == 0
     (found,) = documents(tmp_path / "out/kserve.yaml")
     assert found["metadata"]["name"] == service
     assert (tmp_path / "out/repository" / name).is_dir()
 
 
 def test_bundles_of_several_models_share_one_service(
-    made: dict[str, Any], bundles: dict[str, Path], write_bundle: WriteBundle, tmp_path: Path, export: Export
+    models: dict[str, Any], bundles: dict[str, Path], write_bundle: WriteBundle, tmp_path: Path, export: Export
 ) -> None:
     folder = tmp_path / "bundles"
     folder.mkdir()
     shutil.copy(bundles["tflite"], folder)
-    shutil.move(write_bundle(made["onnx"], name="other"), folder)
+    shutil.move(write_bundle(models["onnx"], name="other"), folder)
     assert export("kserve", folder, tmp_path / "out", *GIVEN).exit_code == 0
     (found,) = documents(tmp_path / "out/kserve.yaml")
     assert found["metadata"]["name"] == "models"

@@ -16,7 +16,7 @@ from edgekit.core.errors import ConversionError
 from edgekit.runner.loader import load
 from edgekit.serve.export import _openvino, _subjects
 from edgekit.targets.tflite.rewrites import strip_names
-from tests.runner.conftest import Made, WriteBundle, reference, samples, shared
+from tests.runner.conftest import ModelFiles, WriteBundle, reference, samples, shared
 from tests.serve.export.conftest import Export, written
 
 __all__ = ["shared"]
@@ -63,10 +63,10 @@ def test_a_tflite_file_that_openvino_answers_rightly_is_taken(
 
 
 def test_a_tflite_file_that_openvino_cannot_read_is_refused(
-    made: dict[str, Made], write_bundle: WriteBundle, tmp_path: Path, export: Export
+    models: dict[str, ModelFiles], write_bundle: WriteBundle, tmp_path: Path, export: Export
 ) -> None:
     """edgekit's own conversion takes the names out of a file, and OpenVINO's reader asks for them."""
-    model = made["tflite"]
+    model = models["tflite"]
     stripped = replace(model, files={"model.tflite": strip_names(model.files["model.tflite"])})
     done = export("ovms", write_bundle(stripped), tmp_path / "out")
     assert done.exit_code == 5
@@ -74,10 +74,12 @@ def test_a_tflite_file_that_openvino_cannot_read_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_first_wrong_vector_is_named_with_its_difference(made: dict[str, Made], write_bundle: WriteBundle) -> None:
+def test_the_first_wrong_vector_is_named_with_its_difference(
+    models: dict[str, ModelFiles], write_bundle: WriteBundle
+) -> None:
     scores = reference(samples())
     scores[3] += 2.5
-    (subject,) = _subjects.read_bundles(write_bundle(made["onnx"], scores=scores))
+    (subject,) = _subjects.read_bundles(write_bundle(models["onnx"], scores=scores))
     with pytest.raises(
         ConversionError, match=r"1 of 16 golden samples wrongly: sample 3 is off by 2.5, but 0.0001 is allowed"
     ):
@@ -85,12 +87,12 @@ def test_the_first_wrong_vector_is_named_with_its_difference(made: dict[str, Mad
 
 
 def test_a_label_that_differs_is_wrong_within_the_tolerance_too(
-    made: dict[str, Made], write_bundle: WriteBundle
+    models: dict[str, ModelFiles], write_bundle: WriteBundle
 ) -> None:
     scores = reference(samples())
     scores[5] = np.roll(scores[5], 1)
     golden = {"inputs": "golden/inputs.npy", "outputs": "golden/outputs.npy", "atol": 1e6, "top1": True}
-    (subject,) = _subjects.read_bundles(write_bundle(made["onnx"], scores=scores, golden=golden))
+    (subject,) = _subjects.read_bundles(write_bundle(models["onnx"], scores=scores, golden=golden))
     with pytest.raises(ConversionError, match="sample 5 is off by"):
         _openvino.check(subject)
 

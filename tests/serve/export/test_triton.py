@@ -20,7 +20,7 @@ from edgekit.runner.loader import load
 from edgekit.serve.export import _formats
 from edgekit.targets.fold_preprocess import Affine
 from edgekit.targets.onnx.inputs import take_raw_bytes
-from tests.runner.conftest import Made, WriteBundle, onnx_model
+from tests.runner.conftest import ModelFiles, WriteBundle, onnx_model
 from tests.serve import triton
 from tests.serve.export.conftest import Export, written
 from tests.serve.triton import Running
@@ -47,11 +47,11 @@ def test_native_backends_get_the_model_file_itself(
 
 @pytest.mark.parametrize("server", ["triton", "tensorrt", "ovms"])
 def test_a_file_that_holds_the_steps_is_sent_bytes(
-    server: str, made: dict[str, Made], write_bundle: WriteBundle, tmp_path: Path, export: Export
+    server: str, models: dict[str, ModelFiles], write_bundle: WriteBundle, tmp_path: Path, export: Export
 ) -> None:
     scale = Affine(np.array([1 / 255], np.float32), np.zeros(1, np.float32))
-    content, inputs, _ = take_raw_bytes(onnx_model(), scale, (made["onnx"].input,))
-    folded = replace(made["onnx"], files={"model.onnx": content}, input=inputs[0])
+    content, inputs, _ = take_raw_bytes(onnx_model(), scale, (models["onnx"].input,))
+    folded = replace(models["onnx"], files={"model.onnx": content}, input=inputs[0])
     done = export(server, write_bundle(folded), tmp_path / "out")
     assert done.exit_code == 0, done.stderr
     text = (tmp_path / "out/README.md").read_text()
@@ -87,9 +87,9 @@ def test_what_no_native_backend_takes_is_refused(bundles: dict[str, Path], tmp_p
 
 
 def test_labels_that_do_not_fill_a_line_each_are_left_out(
-    made: dict[str, Any], write_bundle: WriteBundle, tmp_path: Path, export: Export
+    models: dict[str, Any], write_bundle: WriteBundle, tmp_path: Path, export: Export
 ) -> None:
-    odd = write_bundle(made["onnx"], labels=["circle", "", "star"])
+    odd = write_bundle(models["onnx"], labels=["circle", "", "star"])
     assert export("triton", odd, tmp_path / "out").exit_code == 0
     assert "tiny/labels.txt" not in written(tmp_path / "out")
     assert "label_filename" not in (tmp_path / "out/tiny/config.pbtxt").read_text()
@@ -223,14 +223,14 @@ def test_triton_refuses_what_does_not_fit_and_goes_on(running: Running, bundles:
 
 @pytest.mark.serving
 def test_a_sample_out_of_range_fails_its_own_request_alone(
-    made: dict[str, Any], write_bundle: WriteBundle, tmp_path: Path, export: Export
+    models: dict[str, Any], write_bundle: WriteBundle, tmp_path: Path, export: Export
 ) -> None:
     """The bundle's own check of the sample runs on the server, and the next request is answered."""
     images = np.random.default_rng(2).random((4, 8, 8, 1), dtype=np.float32)
     raw = RawSpec("image", (8, 8, 1), "float32", range=(0.0, 1.0))
     from tests.runner.conftest import reference
 
-    path = write_bundle(made["onnx"], images=images, scores=reference(images * 255), raw=raw, preprocess=[])
+    path = write_bundle(models["onnx"], images=images, scores=reference(images * 255), raw=raw, preprocess=[])
     assert export("triton", path, tmp_path / "out", "--backend", "python").exit_code == 0
     with triton.server(tmp_path / "out", tmp_path / "server") as running:
         status, answer = ask(running, "tiny", images[:1] + 7)

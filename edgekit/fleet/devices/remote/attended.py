@@ -20,7 +20,7 @@ POLL_S = 0.1
 
 
 def main(home: str, silence_s: float, patience_s: float, words: list) -> int:
-    lock = os.open(os.path.join(home, "desk", ".attended.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    lock = os.open(os.path.join(home, "fleet", ".attended.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     deadline = time.monotonic() + patience_s
     while not take(lock):
         if time.monotonic() > deadline:

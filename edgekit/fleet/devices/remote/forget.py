@@ -1,4 +1,4 @@
-"""Remove a folder in `desk/temporary`, and all folders there that were abandoned.
+"""Remove a folder in `fleet/temporary`, and all folders there that were abandoned.
 
 Arguments: the home, the folder's name.
 """
@@ -12,7 +12,7 @@ ABANDONED_S = 86_400
 
 
 def main(home: str, name: str) -> None:
-    folder = os.path.join(home, "desk", "temporary")
+    folder = os.path.join(home, "fleet", "temporary")
     for each in os.listdir(folder) if os.path.isdir(folder) else ():
         path = os.path.join(folder, each)
         if each == name or time.time() - os.lstat(path).st_mtime > ABANDONED_S:

@@ -66,14 +66,14 @@ def locate(home: str) -> str:
 
 def place(home: str, sha256: str) -> str:
     """Return the path of a runner."""
-    return os.path.join(home, "desk", sha256 + ".pyz")
+    return os.path.join(home, "fleet", sha256 + ".pyz")
 
 
 def launcher(home: str) -> str:
     """Return the runner that `edgerun` in the home starts, or ""."""
     try:
         with open(os.path.join(home, "edgerun")) as stream:
-            match = re.search("/desk/([0-9a-f]{64})[.]pyz", stream.read(65536))
+            match = re.search("/fleet/([0-9a-f]{64})[.]pyz", stream.read(65536))
     except (OSError, ValueError):
         return ""
     return match.group(1) if match else ""
@@ -82,7 +82,7 @@ def launcher(home: str) -> str:
 def runners(home: str) -> list:
     """Return all runners that are here, the newest first."""
     try:
-        names = [name[:-4] for name in os.listdir(os.path.join(home, "desk")) if name.endswith(".pyz")]
+        names = [name[:-4] for name in os.listdir(os.path.join(home, "fleet")) if name.endswith(".pyz")]
         return sorted(names, key=lambda name: os.path.getmtime(place(home, name)), reverse=True)
     except OSError:
         return []
@@ -95,7 +95,7 @@ def is_intact(home: str, sha256: str) -> bool:
 
 def folders(home: str) -> list:
     """Return the folders of the packages that were sent here."""
-    parent = os.path.join(home, "desk", "packages")
+    parent = os.path.join(home, "fleet", "packages")
     try:
         with open(os.path.join(parent, "used")) as stream:
             names = stream.read(65536).split()

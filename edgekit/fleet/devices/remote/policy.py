@@ -16,13 +16,13 @@ MOST_BYTES = 1 << 18
 
 def main(home: str, runner: str) -> int:
     files = json.loads(sys.stdin.read(MOST_BYTES))
-    desk = os.path.join(home, "desk")
-    folder = tempfile.mkdtemp(prefix=".policy.", dir=desk)  # beside everything else that a workstation sends
+    parent = os.path.join(home, "fleet")
+    folder = tempfile.mkdtemp(prefix=".policy.", dir=parent)  # beside everything else that a workstation sends
     try:
         for name in NAMES:
             with open(os.path.join(folder, name), "w") as stream:
                 stream.write(files[name])
-        path = os.path.join(desk, runner + ".pyz")
+        path = os.path.join(parent, runner + ".pyz")
         return subprocess.call([sys.executable, path, "trust", folder, "--home", home])
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Append standard input to `desk/incoming/SHA256`, and move the file to `desk/NAME` when it is complete.
+"""Append standard input to `fleet/incoming/SHA256`, and move the file to `fleet/NAME` when it is complete.
 
 With `launch`, the file is a runner, and the script `edgerun` in the home starts it from then on.
 
@@ -22,20 +22,20 @@ KEEP = 3
 LAUNCHER = """#!/bin/sh
 # Written by `edgekit fleet`. Starts the newest runner that was sent to this device, with the packages that were sent.
 EDGERUN_HOME=$(dirname "$(readlink -f "$0")")
-packages=$(sed "s|^|$EDGERUN_HOME/desk/packages/|" "$EDGERUN_HOME/desk/packages/used" 2>/dev/null | tr '\\n' ':')
+packages=$(sed "s|^|$EDGERUN_HOME/fleet/packages/|" "$EDGERUN_HOME/fleet/packages/used" 2>/dev/null | tr '\\n' ':')
 PYTHONPATH=$packages$PYTHONPATH
 PYTHONPATH=${PYTHONPATH%:}  # an empty entry would stand for the working directory
 export EDGERUN_HOME PYTHONPATH
-exec "{python}" "$EDGERUN_HOME/desk/{runner}.pyz" "$@"
+exec "{python}" "$EDGERUN_HOME/fleet/{runner}.pyz" "$@"
 """
 
 
 def main(home: str, sha256: str, name: str, launched: str, offset: int, size: int, acknowledge: int) -> None:
-    desk = folder(os.path.join(folder(home), "desk"))
-    final = desk
+    parent = folder(os.path.join(folder(home), "fleet"))
+    final = parent
     for part in name.split("/"):
         final = os.path.join(folder(final), part)
-    path = os.path.join(folder(os.path.join(desk, "incoming")), sha256)
+    path = os.path.join(folder(os.path.join(parent, "incoming")), sha256)
     if not is_there(final, sha256):
         receive(path, final, sha256, offset, size, acknowledge)
     if is_there(final, sha256):
@@ -135,12 +135,13 @@ def launch(home: str, runner: str) -> None:
 
 def forget(home: str, sha256: str) -> None:
     """Remove old runners, except the newest ones, this one and the one that the launcher starts."""
-    desk, launcher = os.path.join(home, "desk"), os.path.join(home, "edgerun")
+    parent, launcher = os.path.join(home, "fleet"), os.path.join(home, "edgerun")
     used = sha256
     if os.path.exists(launcher):
         with open(launcher) as stream:
             used += stream.read()
-    paths = [os.path.join(desk, name) for name in os.listdir(desk) if name.endswith(".pyz") and name[:-4] not in used]
+    runners = [name for name in os.listdir(parent) if name.endswith(".pyz")]
+    paths = [os.path.join(parent, name) for name in runners if name[:-4] not in used]
     for path in sorted(paths, key=os.path.getmtime)[: 1 - KEEP]:
         os.unlink(path)
 

@@ -10,13 +10,13 @@ import zipfile
 
 
 def main(home: str, wheels: list) -> None:
-    desk = os.path.join(home, "desk")
-    packages = os.path.join(desk, "packages")
+    parent = os.path.join(home, "fleet")
+    packages = os.path.join(parent, "packages")
     if not os.path.isdir(packages):
         os.mkdir(packages, 0o700)
     for sha256 in wheels:
         target = os.path.join(packages, sha256[:16])
-        archive = os.path.join(desk, sha256 + ".whl")
+        archive = os.path.join(parent, sha256 + ".whl")
         if not os.path.isdir(target):
             unpack(archive, target)
         if os.path.exists(archive):

@@ -185,8 +185,8 @@ def test_other_machines_need_the_token(guarded: Live, browser: Browser) -> None:
         browser.ask(f"document.querySelector('input').value = '{token}'; document.querySelector('form').submit()")
         until(browser, shown)
     assert browser.ask("document.cookie") == "", "scripts do not see it"
-    assert TOKEN not in "\n".join([*guarded.said, *guarded.out])
-    assert "token in " in guarded.said[0]
+    assert TOKEN not in "\n".join([*guarded.errors, *guarded.out])
+    assert "token in " in guarded.errors[0]
 
 
 def test_a_token_is_made_for_its_owner_alone(colours: Path, film: Path, live: Callable[..., Live], home: Path) -> None:
@@ -195,7 +195,7 @@ def test_a_token_is_made_for_its_owner_alone(colours: Path, film: Path, live: Ca
     assert path.stat().st_mode & 0o777 == 0o600
     token = path.read_text().strip()
     assert len(token) >= 32 and run.ask("/state", Authorization=f"Bearer {token}").status == 200
-    assert token not in "\n".join(run.said) and port
+    assert token not in "\n".join(run.errors) and port
 
 
 def test_ten_viewers_see_it_and_the_eleventh_too(running: Live) -> None:
@@ -234,7 +234,7 @@ def test_a_killed_page_comes_back_and_the_model_goes_on(running: Live) -> None:
     os.kill(page, signal.SIGKILL)
     after = running.until(lambda: running.state()["sources"][0]["answers"][0])["answered"]
     assert after > before and running.port == port
-    assert [line for line in running.said if "its process ended" in line]
+    assert [line for line in running.errors if "its process ended" in line]
 
 
 def test_a_page_that_hangs_does_not_stop_the_model(colours: Path, film: Path, live: Callable[..., Live]) -> None:
@@ -247,7 +247,7 @@ def test_a_page_that_hangs_does_not_stop_the_model(colours: Path, film: Path, li
     os.kill(page, signal.SIGSTOP)
     before = len(running.out)
     running.until(lambda: len(running.out) >= before + 4)  # the film begins again every three seconds
-    running.until(lambda: [line for line in running.said if "its process ended (exit code -9)" in line])
+    running.until(lambda: [line for line in running.errors if "its process ended (exit code -9)" in line])
     running.until(running.state)
     code, seconds = running.stop()
     assert code == 0 and seconds < 10
@@ -278,7 +278,7 @@ def test_it_says_whether_the_model_is_still_right(
     open_page(browser, f"http://127.0.0.1:{run.port}/")
     until(browser, "document.getElementById('health').textContent.startsWith('still right? too early to say')")
     assert run.stop()[0] == 0
-    assert "edgerun: still right? " in run.said[-1]
+    assert "edgerun: still right? " in run.errors[-1]
 
 
 def test_the_state_is_json_with_everything_shown(running: Live) -> None:

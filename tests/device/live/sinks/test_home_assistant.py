@@ -77,8 +77,8 @@ def test_entities_follow_the_events(tmp_path: Path, broker: Broker) -> None:
     state, counter = "edgekit/device/pi-7/state/door/visitor", "edgekit/device/pi-7/state/door/passed"
     picture = "edgekit/device/pi-7/picture/door"
     until(lambda: b"\xff\xd8 picture 3" in [payload for _, payload, _ in watcher.messages])
-    said = [payload for topic, payload, _ in watcher.messages if topic == state]
-    assert said == [b"OFF", b"ON", b"OFF", b"ON"], "off at first, because a rule of an earlier process may be on"
+    states = [payload for topic, payload, _ in watcher.messages if topic == state]
+    assert states == [b"OFF", b"ON", b"OFF", b"ON"], "off at first, because a rule of an earlier process may be on"
     assert sink.status().sent == 4
     sink.close()
     availability = "edgekit/device/pi-7/availability"

@@ -196,21 +196,21 @@ def test_the_will_says_that_the_device_is_gone(tmp_path: Path, broker: Broker) -
     watcher = Subscriber(broker.port, "edgekit/device/pi-7/availability", "watcher")
     address = f"mqtt://127.0.0.1:{broker.port}/edgekit"
 
-    def said() -> list[bytes]:
+    def availability() -> list[bytes]:
         return [payload for _, payload, _ in watcher.messages]
 
     sink = open_sink(address, context(tmp_path))
     sink.start()
-    until(lambda: said() == [b"online"])
+    until(lambda: availability() == [b"online"])
     sink.close()
-    until(lambda: said() == [b"online", b"offline"])
+    until(lambda: availability() == [b"online", b"offline"])
     process = subprocess.Popen(
         [sys.executable, "-c", SENDS_UNTIL_KILLED, address, str(tmp_path), "0"], stdout=subprocess.DEVNULL
     )
-    until(lambda: said()[2:] == [b"online"])
+    until(lambda: availability()[2:] == [b"online"])
     process.kill()
     process.wait()
-    until(lambda: said()[3:] == [b"offline"])
+    until(lambda: availability()[3:] == [b"offline"])
     watcher.close()
     later = Subscriber(broker.port, "edgekit/device/pi-7/availability", "later")
     until(lambda: later.messages == [("edgekit/device/pi-7/availability", b"offline", True)])

@@ -188,9 +188,9 @@ def test_pauses_grow_and_obey_the_server(tmp_path: Path, server: Server) -> None
     with started(open_sink(f"http://127.0.0.1:{server.port}/", context(tmp_path))) as sink:
         sink.send(event(0))
         until(lambda: sink.status().sent == 1)
-    first, second, third, asked = (after - before for before, after in zip(server.times, server.times[1:]))
+    first, second, third, retry_after = (after - before for before, after in zip(server.times, server.times[1:]))
     assert first >= 0.025 and second >= 0.05 and third >= 0.1
-    assert asked >= 1
+    assert retry_after >= 1
 
 
 def test_an_event_is_given_up_after_a_day(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests import requirements
 
 V4L2 = """#!/bin/sh
-# Stands for an ffmpeg with a camera: what was asked of Video4Linux goes to lavfi's test picture.
+# Stands for an ffmpeg with a camera: what was requested of Video4Linux goes to lavfi's test picture.
 [ "$1" = -version ] && exec {ffmpeg} "$@"
 printf "%s\\n" "$*" >> {log}
 size=64x48 rate=15

@@ -86,11 +86,11 @@ def test_bad_input_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     log = fakes.install(tmp_path, "arecord", fakes.ARECORD)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     gone, rate = (log.with_name(f"{log.name}.{name}") for name in ("gone", "rate"))
-    for said, expected in (
+    for text, expected in (
         ("No such file or directory", "there is no such device; those here: arecord -L"),
         ("Permission denied", "no permission; run: sudo usermod -aG audio"),
     ):
-        gone.write_text(said)
+        gone.write_text(text)
         with pytest.raises(InputError, match=expected):
             cameras.source_of("alsa:hw:9", cameras.SOUND).check()
     gone.unlink()

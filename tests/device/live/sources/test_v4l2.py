@@ -1,6 +1,6 @@
 """Cameras of Video4Linux, by a contract fake: no camera is here, so a small program stands for ffmpeg.
 
-It checks that Video4Linux is asked for, and hands on the asked size and rate to lavfi's test picture of the real
+It checks that Video4Linux is used, and passes the requested size and rate to lavfi's test picture of the real
 ffmpeg. The real v4l2 demuxer is used only where it refuses what is no camera.
 """
 
@@ -18,7 +18,7 @@ from tests.device.live.sources import cameras, fakes
 pytestmark = pytest.mark.needs(program="ffmpeg")
 
 
-def test_size_rate_and_format_are_asked_of_the_camera(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_size_rate_and_format_are_requested_from_the_camera(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = fakes.install(tmp_path, "ffmpeg", fakes.V4L2)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     source = cameras.source_of("v4l2:/dev/null#format=mjpeg", size=(80, 60), rate=20)

@@ -1,4 +1,4 @@
-"""A desk with real keys, a signed policy and a signed bundle; and a thief who has keys and files of it."""
+"""A workstation with real keys, a signed policy and a signed bundle. Keys of any other name belong to a thief."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from edgekit.device.trust.statement import NAMESPACE, RELEASE, statement_path
 from edgekit.fleet.signing import policy_change, release, ssh_signing
 from edgekit.runner import bundle
 from tests import requirements
-from tests.runner.conftest import NCHW, SCORES, Made, manifest_for
+from tests.runner.conftest import NCHW, SCORES, ModelFiles, manifest_for
 
 DAY_S = 86_400.0
 YEAR_S = 365 * DAY_S
 LABEL = "tiny"
-"""What the bundles are called in their manifest."""
+"""The name of the bundles in their manifests."""
 
 
 def make_key(path: Path, kind: str = "ed25519") -> Path:
-    """A private key without a passphrase; its public half lies beside it."""
+    """Create a private key without a passphrase, and the public key beside it."""
     subprocess.run(
         [requirements.program("ssh-keygen"), "-q", "-t", kind, "-N", "", "-C", path.name, "-f", str(path)], check=True
     )
@@ -32,16 +32,16 @@ def make_key(path: Path, kind: str = "ed25519") -> Path:
 
 
 def make_bundle(path: Path, version: str = "1.0.0") -> Path:
-    """A bundle whose model nobody opens here."""
-    model = Made("onnx", {"model.onnx": b"no model"}, NCHW, SCORES, 1e-4)
+    """Write a bundle whose model cannot be opened, which is enough for checks of signatures."""
+    model = ModelFiles("onnx", {"model.onnx": b"no model"}, NCHW, SCORES, 1e-4)
     golden = {"golden/inputs.npy": b"none", "golden/outputs.npy": b"none"}
     bundle.write(path, manifest_for(model, version=version), {**model.files, **golden})
     return path
 
 
 @dataclass(frozen=True)
-class Desk:
-    """Everything lies in `home`. Keys are called like their files there."""
+class Workstation:
+    """The folder `home` holds keys, a policy (`trust`) and a bundle with its signed statement."""
 
     home: Path
 
@@ -82,7 +82,7 @@ class Desk:
         return list(release.sign(release.SignRequest(path or self.bundle, self.key(name), self.trust, **options)))
 
     def check(self, path: Path | None = None, **options: Any) -> Trusted:
-        """As a device does; `floors` and the rest are those of `trust.check`."""
+        """Check the bundle as a device does; the options are those of `trust.check_bundle`."""
         options.setdefault("floors", {})
         return check_bundle(path or self.bundle, self.trust, **options)
 
@@ -93,29 +93,29 @@ class Desk:
         self.put(json.dumps(values).encode(), key, namespace)
 
     def put(self, data: bytes, key: str = "anna", namespace: str = NAMESPACE) -> None:
-        """Any bytes as the statement, with a real signature."""
+        """Write any bytes as the statement, with a real signature."""
         self.statement.write_bytes(data)
         self.signature.write_bytes(ssh_signing.sign(data, self.key(key), namespace))
 
     def put_policy(self, key: str = "root", namespace: str = policy.NAMESPACE, **changes: Any) -> None:
-        """The policy with other values, None: without that key, with a real signature by any key."""
+        """Change values of the policy (None removes a key) and sign it with any key."""
         values = {**json.loads((self.trust / policy.POLICY).read_bytes()), **changes}
         data = json.dumps({name: value for name, value in values.items() if value is not None}).encode()
         (self.trust / policy.POLICY).write_bytes(data)
         (self.trust / policy.SIGNATURE).write_bytes(ssh_signing.sign(data, self.key(key), namespace))
 
     def later(self, days: float) -> str:
-        """So many days after the statement was signed, spelled."""
+        """Return the time this many days after the statement was signed, as text."""
         signed = json.loads(self.statement.read_bytes())["predicate"][RELEASE]["time"]
         return format_time(parse_time(signed, "") + days * DAY_S)
 
 
-def set_up(home: Path) -> Desk:
-    """Anna may sign, alone, and has signed counter 5."""
-    desk = Desk(home)
-    make_bundle(desk.bundle)
-    policy_change.init(desk.trust, desk.key("root"), 1, 365)
-    desk.trust.chmod(0o700)
-    desk.add("anna")
-    desk.sign(counter=5)
-    return desk
+def set_up(home: Path) -> Workstation:
+    """Set up a workstation where Anna is the only signer and has signed a bundle with counter 5."""
+    workstation = Workstation(home)
+    make_bundle(workstation.bundle)
+    policy_change.init(workstation.trust, workstation.key("root"), 1, 365)
+    workstation.trust.chmod(0o700)
+    workstation.add("anna")
+    workstation.sign(counter=5)
+    return workstation

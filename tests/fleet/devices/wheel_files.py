@@ -1,4 +1,4 @@
-"""Wheels that are made by hand, as small as they can be."""
+"""Minimal wheels, written by hand."""
 
 from __future__ import annotations
 
