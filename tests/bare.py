@@ -29,8 +29,8 @@ OLDER_KERNELS = {
 
 def required_programs() -> list[Path]:
     """The programs of Debian's required packages that are installed."""
-    asked = ["dpkg-query", "--show", "--showformat", r"${Package} ${Essential} ${Priority}\n"]
-    packages = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()
+    query = ["dpkg-query", "--show", "--showformat", r"${Package} ${Essential} ${Priority}\n"]
+    packages = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()
     names = [line.split()[0] for line in packages if "required" in line or "yes" in line]
     files = subprocess.run(["dpkg", "--listfiles", *names], capture_output=True, text=True, check=True).stdout
     return [Path(line) for line in files.splitlines() if line.startswith(FOLDERS) and os.access(line, os.X_OK)]

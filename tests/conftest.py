@@ -39,7 +39,7 @@ TINY = ROOT / "tests" / "configs" / "tiny.yaml"
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run's folder, what the command said while making it, the home it had, and a trace where that could be taken."""
+    """A run's folder, the output of its command, its home directory, and a trace if one could be recorded."""
 
     folder: Path
     out: Path
@@ -68,7 +68,7 @@ def pytest_runtestloop() -> None:
 def run_edgekit(*arguments: str, timeout_s: int = 1100, **environment: str) -> subprocess.CompletedProcess[str]:
     """`edgekit …` as a process of its own, from the root of the project.
 
-    The limit is below the 20 minutes after which pytest ends a test, and tells what the command was.
+    The limit is below the 20 minutes after which pytest ends a test, and its error names the command.
     """
     return subprocess.run(
         [sys.executable, "-m", "edgekit", *arguments],
@@ -92,13 +92,13 @@ def no_recursion_limit() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
-    """The whole walk on the smallest config; made once for all workers, read by many tests, changed by none."""
+    """The whole pipeline on the smallest config: run once for all workers, read by many tests, changed by none."""
     home = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         home = home.parent
-    out, said, user, trace = home / "runs", home / "said.json", home / "user", home / "trace"
+    out, streams, user, trace = home / "runs", home / "streams.json", home / "user", home / "trace"
     with FileLock(home / "tiny.lock"):
-        if not said.is_file():
+        if not streams.is_file():
             user.mkdir(exist_ok=True)  # a worker that crashed may have left it
             process = subprocess.Popen(
                 [*watched.command(trace), sys.executable, "-m", "edgekit", "run", str(TINY), "--out", str(out)],
@@ -113,5 +113,5 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
             finally:
                 processes.kill_process(process)  # the run behind strace, where it takes too long
             assert process.returncode == 0, stderr
-            said.write_text(json.dumps({"stdout": stdout, "stderr": stderr}))
-    return FinishedRun(out / "tiny", out, user, trace if trace.is_file() else None, **json.loads(said.read_text()))
+            streams.write_text(json.dumps({"stdout": stdout, "stderr": stderr}))
+    return FinishedRun(out / "tiny", out, user, trace if trace.is_file() else None, **json.loads(streams.read_text()))

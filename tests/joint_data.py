@@ -1,4 +1,4 @@
-"""Samples of three tensors, of which each tells one class apart: bytes, small floats and whole numbers."""
+"""Samples of three tensors, of which each distinguishes one class: bytes, small floats and whole numbers."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def network(num_classes: int, input_shapes: dict[str, tuple[int, ...]], width: i
     return Network(num_classes, width)
 
 
-def trained(found: data.Data) -> tuple[nn.Module, store.ModelSpec]:
+def trained(dataset: data.Data) -> tuple[nn.Module, store.ModelSpec]:
     """The network, trained for some seconds: what it says depends on every tensor."""
-    spec = spec_for(found, f"{__name__}:network", {}, [])
+    spec = spec_for(dataset, f"{__name__}:network", {}, [])
     module = store.build(spec).train()
-    x, y = torch.from_numpy(found.train.x.copy()), torch.from_numpy(found.train.y.copy())
+    x, y = torch.from_numpy(dataset.train.x.copy()), torch.from_numpy(dataset.train.y.copy())
     optimizer = torch.optim.Adam(module.parameters(), 1e-2)
     for _ in range(80):
         optimizer.zero_grad()

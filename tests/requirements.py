@@ -111,7 +111,7 @@ def processor(feature: str, *, why: str = "", required_in_ci: bool = False) -> N
 def has_processor(feature: str) -> bool:
     """Whether kernels may use a feature; True on other architectures, where tests know no such gaps.
 
-    oneDNN, and with it OpenVINO, can be told to do without: see tests/bare.py.
+    oneDNN, and with it OpenVINO, can be switched to work without: see tests/bare.py.
     """
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return True
@@ -133,7 +133,7 @@ def python(version: str, *, required_in_ci: bool = False) -> Path:
     """A Python that runs, such as "3.9", from the PATH or from pyenv. CI needs most of them; see tests/matrix."""
     from tests.matrix import pythons
 
-    found = pythons.found().get(version)
+    found = pythons.available().get(version)
     condition(found is not None, f"python{version}, on the PATH or from pyenv", required_in_ci=required_in_ci)
     assert found is not None
     return found

@@ -48,10 +48,10 @@ class Ended:
         return f"{self.name:<12}{counts}{self.minutes:>9.1f}  {'passed' if self.passed else f'FAILED ({self.code})'}"
 
 
-def counted(said: str) -> dict[str, int]:
+def counted(output: str) -> dict[str, int]:
     """Tests by outcome, of every closing line of a test runner."""
     counts: Counter[str] = Counter()
-    for line in said.splitlines():
+    for line in output.splitlines():
         if CLOSING.search(line):
             for number, kind in COUNT.findall(line):
                 counts[kind.removesuffix("s") if kind.startswith("error") else kind] += int(number)

@@ -82,9 +82,9 @@ def test_no_text_installs_a_strangers_package() -> None:
     seen, bad = 0, []
     for path in texts():
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            wanted = requirements(line)
-            seen += bool(wanted)
-            bad += [f"{path.relative_to(ROOT)}:{number}: {word}" for word in wanted if OWN.fullmatch(word)]
+            packages = requirements(line)
+            seen += bool(packages)
+            bad += [f"{path.relative_to(ROOT)}:{number}: {word}" for word in packages if OWN.fullmatch(word)]
             bad += [f"{path.relative_to(ROOT)}:{number}: {word}" for word in EXTRA.findall(line)]
     assert not bad
     assert seen > 10
@@ -122,7 +122,7 @@ def test_a_wheel_carries_the_notebooks_and_runs_on_numpy_alone(tmp_path: Path) -
     helped = subprocess.run([str(python.with_name("edgerun")), "--help"], capture_output=True, text=True, check=False)
     assert helped.returncode == 0
     assert "selftest" in helped.stdout
-    asked = subprocess.run([str(python.with_name("edgekit")), "run"], capture_output=True, text=True, check=False)
-    assert asked.returncode == 2
-    assert "on Python 3.11 to 3.13: pip install 'WHEEL[workbook]'" in asked.stderr
-    assert "Traceback" not in asked.stderr
+    done = subprocess.run([str(python.with_name("edgekit")), "run"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "on Python 3.11 to 3.13: pip install 'WHEEL[workbook]'" in done.stderr
+    assert "Traceback" not in done.stderr

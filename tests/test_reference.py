@@ -1,6 +1,6 @@
 """The reference notebooks: one for each notebook, in step with it, none of its outputs lost; and nbval really compares.
 
-The comparison of all outputs is in test_nbval.py; tests/reference/make.py tells how they are written.
+The comparison of all outputs is in test_nbval.py; tests/reference/make.py shows how they are written.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Nobody is told that edgekit is used: no call leaves the machine, and no library leaves an identifier in a home."""
+"""edgekit reports its use to nobody: no call leaves the machine, and no library leaves an identifier in a home."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from edgekit.core.telemetry import ENVIRONMENT
 from tests import watched
 from tests.conftest import ROOT, FinishedRun
-from tests.test_floors import MODULES, PACKAGE, imported
+from tests.test_layers import MODULES, PACKAGE, imported
 
 REPORTING = {"openvino", "nncf", "onnxruntime", "mlflow", "transformers", "huggingface_hub", "onnx2tf"}
 """Packages that report, or import one that does."""
@@ -47,8 +47,8 @@ def ran(script: str, home: Path) -> Path:
 def test_the_watch_sees_who_calls(tmp_path: Path) -> None:
     script = "import socket; s = socket.socket(); s.settimeout(0.1); s.connect_ex(('192.0.2.1', 443))"
     assert watched.calls(ran(script, tmp_path / "home")) == ["192.0.2.1:443"]
-    asks = "import socket; s = socket.socket(type=socket.SOCK_DGRAM); s.sendto(b'who?', ('127.0.0.1', 53))"
-    assert watched.calls(ran(asks, tmp_path / "asks")) == ["127.0.0.1:53"]
+    script_udp = "import socket; s = socket.socket(type=socket.SOCK_DGRAM); s.sendto(b'who?', ('127.0.0.1', 53))"
+    assert watched.calls(ran(script_udp, tmp_path / "asks")) == ["127.0.0.1:53"]
     at_home = "import socket; s = socket.create_server(('127.0.0.1', 0)); socket.create_connection(s.getsockname())"
     assert watched.calls(ran(at_home, tmp_path / "other")) == []
 
@@ -86,9 +86,9 @@ ENTRIES = ("cli.app", "workbook.stage", "targets.worker", "training.teachers.wor
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
-def test_what_a_process_starts_is_told_to_be_silent(entry: str, tmp_path: Path) -> None:
-    said = "import os, json; print(json.dumps(dict(os.environ)))"
-    script = f"import edgekit.{entry}, subprocess, sys; subprocess.run([sys.executable, '-c', {said!r}], check=True)"
+def test_child_processes_inherit_the_switches_against_telemetry(entry: str, tmp_path: Path) -> None:
+    child = "import os, json; print(json.dumps(dict(os.environ)))"
+    script = f"import edgekit.{entry}, subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
     environment = watched.environment(tmp_path)
     assert not environment.keys() & ENVIRONMENT.keys()
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, check=True)

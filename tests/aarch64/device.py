@@ -1,7 +1,7 @@
 """An aarch64 device: Debian's Python with one interpreter, on a processor that qemu-user stands in for.
 
 qemu looks for every file below its prefix first. The prefix holds links to Debian's libraries, and what an Arm kernel
-would tell of its processors: without it the libraries read the x86 host's /proc/cpuinfo, and LiteRT and ONNX Runtime
+would report of its processors: without it the libraries read the x86 host's /proc/cpuinfo, and LiteRT and ONNX Runtime
 die of it. A result from here says that an answer is right, and nothing about time.
 """
 
@@ -27,7 +27,7 @@ class Processor:
     patch: int
     features: str
 
-    def told(self) -> str:
+    def cpuinfo(self) -> str:
         """/proc/cpuinfo."""
         rows = {
             "BogoMIPS": "108.00",
@@ -66,7 +66,7 @@ def prefix(processor: str, folder: Path) -> Path:
         (folder / name).symlink_to(DEVICE / "root" / name)
     facts = PROCESSORS[processor]
     (folder / "proc").mkdir()
-    (folder / "proc" / "cpuinfo").write_text(facts.told())
+    (folder / "proc" / "cpuinfo").write_text(facts.cpuinfo())
     for number in range(CORES):
         register = folder / f"sys/devices/system/cpu/cpu{number}/regs/identification/midr_el1"
         register.parent.mkdir(parents=True)

@@ -44,7 +44,7 @@ def emulator() -> str | None:
 
 
 def is_fetched() -> bool:
-    """Whether build/aarch64 holds all of what is wanted now."""
+    """Whether build/aarch64 holds everything that is needed now."""
     try:
         return bool(json.loads((DEVICE / STAMP).read_text()) == WISH)
     except (OSError, ValueError):
@@ -57,8 +57,8 @@ def fetch() -> None:
     for old in (partial, DEVICE):
         shutil.rmtree(old, ignore_errors=True)
     _unpack_packages(partial)
-    for name, wanted in WHEELS.items():
-        _unpack_wheels(partial / "wheels" / name, wanted, partial / "site" / name)
+    for name, packages in WHEELS.items():
+        _unpack_wheels(partial / "wheels" / name, packages, partial / "site" / name)
     for spent in ("apt", "debs", "wheels"):
         shutil.rmtree(partial / spent)
     (partial / STAMP).write_text(json.dumps(WISH))
@@ -93,10 +93,10 @@ def _private_apt(folder: Path) -> Path:
     return path
 
 
-def _unpack_wheels(folder: Path, wanted: list[str], site: Path) -> None:
+def _unpack_wheels(folder: Path, packages: list[str], site: Path) -> None:
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]
     platforms = [part for name in PLATFORMS for part in ("--platform", name)]
-    _run(*pip, *platforms, "--python-version", PYTHON, "--implementation", "cp", "--dest", str(folder), *wanted)
+    _run(*pip, *platforms, "--python-version", PYTHON, "--implementation", "cp", "--dest", str(folder), *packages)
     for wheel in folder.glob("*.whl"):
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(site)

@@ -14,7 +14,7 @@ import numpy as np
 
 
 def main(root: str, *files: str) -> None:
-    """A row for each file: its answers in hex, and its operators by kind; None where the interpreter tells none."""
+    """A row for each file: its answers in hex, and its operators by kind; None if the interpreter names none."""
     sys.path.append(root)
     print(json.dumps([{"answers": answers(path), "operators": operators(path)} for path in files]))
 

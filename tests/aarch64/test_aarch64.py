@@ -41,7 +41,7 @@ def scores(
     """The scores of every golden sample on this machine."""
     on_x86 = platform.machine() in ("x86_64", "AMD64")
     requirements.condition(on_x86, "an x86-64 processor", why="the comparison is with it", required_in_ci=False)
-    base = pythons.found().get(PYTHON)
+    base = pythons.available().get(PYTHON)
     assert base is not None, f"no Python {PYTHON} on the PATH or with pyenv"
     with installed(WHEELS[interpreter], base, tmp_path_factory.mktemp("x86") / "made") as here:
         return {name: predicted(here, runner, case, interpreter)[0] for name, case in cases.items()}
@@ -55,14 +55,14 @@ def cases(interpreter: str, digits: dict[str, Known], integer: Known) -> dict[st
 
 def predicted(here: Environment | Device, runner: Path, case: Known, interpreter: str) -> tuple[np.ndarray, list[str]]:
     """Scores (n, classes) and labels of a bundle's golden samples."""
-    asked = ("--interpreter", interpreter, "--threads", 1, "--json")
-    done = here.run(runner, "predict", case.path, *case.samples, *asked, "--no-trial")
+    options = ("--interpreter", interpreter, "--threads", 1, "--json")
+    done = here.run(runner, "predict", case.path, *case.samples, *options, "--no-trial")
     assert done.returncode == 0, done.stdout + done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
     return np.array([answer["scores"] for answer in found]), [answer["label"] for answer in found]
 
 
-def told(device: Device, runner: Path, *arguments: object) -> dict[str, Any]:
+def run_json(device: Device, runner: Path, *arguments: object) -> dict[str, Any]:
     """The JSON of a command that must succeed."""
     done = device.run(runner, *arguments, "--interpreter", device.interpreter, "--threads", 1, "--json")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -107,7 +107,7 @@ def test_its_answers_are_those_of_x86(
     device: Device, cases: dict[str, Known], scores: dict[str, np.ndarray], runner: Path
 ) -> None:
     for name, case in cases.items():
-        report = told(device, runner, "selftest", case.path)
+        report = run_json(device, runner, "selftest", case.path)
         assert report["ok"] and report["interpreter"] == device.interpreter
         assert f"=={report['version']}" in WHEELS[device.interpreter][1]
         assert report["vectors"] == len(case.samples) and report["max_abs_delta"] <= report["atol"] == case.atol
@@ -121,6 +121,6 @@ def test_its_answers_are_those_of_x86(
 
 
 def test_bench_runs_and_says_where(device: Device, cases: dict[str, Known], runner: Path) -> None:
-    figures = told(device, runner, "bench", cases["digits"].path, *CALLS, "--no-trial")
+    figures = run_json(device, runner, "bench", cases["digits"].path, *CALLS, "--no-trial")
     assert figures["interpreter"] == device.interpreter and figures["execute"]["p50_ms"] > 0
     assert figures["machine"]["python"].startswith(f"{PYTHON}.")

@@ -33,10 +33,10 @@ def detector(interpreter: str, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 def test_its_boxes_and_pictures_are_those_of_x86(device: Device, detector: Path, runner: Path, tmp_path: Path) -> None:
     model = load(detector, trial=False)
-    asked = ("--interpreter", device.interpreter, "--threads", 1, "--no-trial", "--json")
+    options = ("--interpreter", device.interpreter, "--threads", 1, "--no-trial", "--json")
     for number, sample in enumerate(images(3)):
         np.save(tmp_path / f"{number}.npy", sample)
-    done = device.run(runner, "predict", detector, tmp_path, *asked, "--draw", tmp_path / "drawn")
+    done = device.run(runner, "predict", detector, tmp_path, *options, "--draw", tmp_path / "drawn")
     assert done.returncode == 0, done.stdout + done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(answers) == 3 and any(answer["boxes"] for answer in answers)

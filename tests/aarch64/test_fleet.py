@@ -1,4 +1,4 @@
-"""An emulated aarch64 device behind a real sshd: pushed to, proven there, confirmed, and rolled back."""
+"""An emulated aarch64 device behind a real sshd: bundles are pushed, self-tested, confirmed, and rolled back."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_every_file_becomes_the_sample_that_training_read(device: Device, runner: Path, case: Case) -> None:
-    home, spec, members, wanted = case
+    home, spec, members, expected = case
     done = device.run("-c", CODE, runner, spec, home, members)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert Counter(json.loads(done.stdout)) == wanted
+    assert Counter(json.loads(done.stdout)) == expected

@@ -55,34 +55,34 @@ def test_a_tasks_bundle_answers_on_arm_as_on_x86(device: Device, folder: Path, n
     [path] = here.glob(f"*-{TARGETS[device.interpreter]}-*.edge.zip")
     if device.interpreter == "openvino" and "-int8-" in bundles.read(path).manifest.variant:
         requirements.processor("vnni", why="OpenVINO's int8 layers sum in 16 bits without it, so x86 is no reference")
-    asked = ("--interpreter", device.interpreter, "--threads", 1, "--json")
-    done = device.run(here / "edgerun.pyz", "selftest", path, *asked)
+    options = ("--interpreter", device.interpreter, "--threads", 1, "--json")
+    done = device.run(here / "edgerun.pyz", "selftest", path, *options)
     assert done.returncode == 0, done.stdout + done.stderr
     files = sorted((here / "files").iterdir())
-    done = device.run(here / "edgerun.pyz", "predict", path, *files, *asked, "--no-trial")
+    done = device.run(here / "edgerun.pyz", "predict", path, *files, *options, "--no-trial")
     assert done.returncode == 0, done.stdout + done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
-    wanted = json.loads((here / "answers.json").read_text())[path.name]
-    assert len(found) == len(wanted)
+    expected = json.loads((here / "answers.json").read_text())[path.name]
+    assert len(found) == len(expected)
     boxes = bundles.read(path).manifest.boxes
     if boxes is not None:
-        same_boxes(found, wanted, boxes["least_probability"] + BETWEEN_PROCESSORS)
+        same_boxes(found, expected, boxes["least_probability"] + BETWEEN_PROCESSORS)
         return
-    for one, other in zip(found, wanted):
+    for one, other in zip(found, expected):
         assert alike(one, other), (one, other)
 
 
-def same_boxes(found: list[dict[str, Any]], wanted: list[dict[str, Any]], surely: float) -> None:
-    """Each box that is surely one, by its probability, has one like it on the other processor, in any order.
+def same_boxes(answers: list[dict[str, Any]], expected: list[dict[str, Any]], least: float) -> None:
+    """Each box with at least the probability `least` has one like it on the other processor, in any order.
 
     A box near the least probability may be on one processor's list alone.
     """
-    sure = 0
-    for one, other in [*zip(found, wanted), *zip(wanted, found)]:
-        for box in (each for each in one["boxes"] if each["probability"] >= surely):
+    count = 0
+    for one, other in [*zip(answers, expected), *zip(expected, answers)]:
+        for box in (each for each in one["boxes"] if each["probability"] >= least):
             assert any(alike(box, each) for each in other["boxes"]), (box, other)
-            sure += 1
-    assert sure > len(found), f"{sure} boxes of {len(found)} pictures are sure: too few to compare"
+            count += 1
+    assert count > len(answers), f"{count} boxes of {len(answers)} pictures are probable enough: too few to compare"
 
 
 def alike(one: Any, other: Any, key: str = "") -> bool:

@@ -42,7 +42,7 @@ def test_three_percent_are_found() -> None:
 
 
 def test_a_slowed_call_takes_so_much_longer() -> None:
-    """Many times longer, so that no noise can hide it: how well 3 % is met, the benchmark tells by its median ratio."""
+    """Many times longer, so that no noise can hide it; the median ratio of the benchmark shows how well 3 % is met."""
     config = BenchmarkConfig(rounds=10, most_rounds=10, calls_per_round=10, warmup_per_round=2)
     ratio, openings, samples_ms = aa.compare(tiny(), aa.slowed_opener(tiny(), 9.0), config)
     assert openings == 10 and len(samples_ms) == 100

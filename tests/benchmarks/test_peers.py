@@ -71,7 +71,7 @@ def test_the_front_has_what_no_other_file_beats(tmp_path: Path) -> None:
     assert [one.path.name for one in pareto_front(files)] == ["best", "small", "fast", "same as fast"]
 
 
-def test_a_file_that_a_search_did_not_measure_is_told(tmp_path: Path) -> None:
+def test_a_file_that_a_search_did_not_measure_is_reported(tmp_path: Path) -> None:
     unmeasured = OutputFile(tmp_path / "olive-1.onnx", "tried", 60.0)
     with pytest.raises(ValueError, match=r"olive-1.onnx: Olive measured no accuracy"):
         pareto_front([unmeasured])
@@ -93,7 +93,7 @@ def test_samples_stand_as_a_file_takes_them(tmp_path: Path) -> None:
         to.samples_for([7])
 
 
-def test_a_worker_tells_in_a_line_what_it_could_not_make(tmp_path: Path) -> None:
+def test_a_worker_reports_in_one_line_what_it_could_not_make(tmp_path: Path) -> None:
     def breaks(path: Path) -> None:
         raise RuntimeError("\n  no kernel\nfor this")
 
@@ -109,7 +109,7 @@ def test_a_worker_tells_in_a_line_what_it_could_not_make(tmp_path: Path) -> None
         _ = to.tflite
 
 
-def test_a_worker_that_ends_badly_is_told_with_its_log(tmp_path: Path) -> None:
+def test_a_worker_that_fails_is_reported_with_its_log(tmp_path: Path) -> None:
     peer = Peer("nowhere", "a worker that does not exist", ("nothing==1",))
     environment(tmp_path / "environments", peer)
     with pytest.raises(NotRun, match=r"nowhere: ended with exit code 1; see .*worker.log"):
@@ -117,22 +117,22 @@ def test_a_worker_that_ends_badly_is_told_with_its_log(tmp_path: Path) -> None:
     assert "benchmarks.peers.workers.nowhere" in (tmp_path / "out" / "worker.log").read_text()
 
 
-def test_an_environment_that_cannot_be_made_is_told_in_a_line(tmp_path: Path) -> None:
+def test_an_environment_that_cannot_be_created_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(NotRun, match=r"ours: .*nothing\.whl ended with exit code 1") as raised:
         environment_python(tmp_path / "ours", (), without_dependencies=(str(tmp_path / "nothing.whl"),))
     assert "--no-deps" in str(raised.value) and len(str(raised.value).splitlines()) == 1
 
 
-def test_a_file_that_no_interpreter_runs_is_a_failure_and_no_rival(tmp_path: Path) -> None:
+def test_a_file_that_no_interpreter_runs_is_a_failure_and_no_reference_model(tmp_path: Path) -> None:
     runs, dies = file(tmp_path, "runs.onnx", 0.9, 1.0, 10), file(tmp_path, "dies.onnx", 0.9, 1.0, 10)
 
-    def judged(path: Path) -> dict[str, Any]:
+    def evaluate(path: Path) -> dict[str, Any]:
         if path == dies.path:
             raise ModelError(f"{path}: no kernel for ConvInteger")
         return {"accuracy_validation": 0.8, "sha256": "1" * 64}
 
     peer_output = PeerOutput([runs, dies], [{"file": "not.onnx", "how": "static", "why": "no"}], 3.0, 2)
-    row = record_row(PEERS[RELEASE], peer_output, tmp_path, judged)
+    row = record_row(PEERS[RELEASE], peer_output, tmp_path, evaluate)
     assert [one["file"] for one in row["files"]] == ["runs.onnx"]
     assert [(one["file"], one["why"]) for one in row["failures"]] == [
         ("not.onnx", "no"),
@@ -177,7 +177,7 @@ def finished_run(folder: Path, accuracy: float) -> None:
     artifacts.seal(out, stage="profile", source=None, data_digest="digits", config={}, metrics=metrics)
 
 
-def test_a_peer_that_fails_is_told_in_a_line_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_peer_that_fails_is_reported_in_one_line_and_the_others_go_on(tmp_path: Path) -> None:
     run, home, out = tmp_path / "tiny", tmp_path / "environments", tmp_path / "out"
     finished_run(run, accuracy=-1)
     environment(home, PEERS[RELEASE])
@@ -207,13 +207,13 @@ def test_a_file_that_answers_otherwise_than_the_runs_network_is_refused(tmp_path
     assert "model.onnx is right on" in ended.stderr and "the network on 10.00%; give the config" in ended.stderr
 
 
-def test_a_run_without_a_baseline_for_onnx_is_told_in_a_line(tmp_path: Path) -> None:
+def test_a_run_without_a_baseline_for_onnx_is_reported_in_one_line(tmp_path: Path) -> None:
     ended = peers(str(ROOT / "configs" / "digits.yaml"), "--run", str(tmp_path), "--out", str(tmp_path / "out"))
     assert ended.returncode == 1 and len(ended.stderr.splitlines()) == 1, ended.stderr
     assert "baseline-fp32-onnx/model.onnx is not there; run edgekit run" in ended.stderr
 
 
-def test_a_config_that_is_not_there_is_told_in_a_line(tmp_path: Path) -> None:
+def test_a_missing_config_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "convert/baseline-fp32-onnx").mkdir(parents=True)
     (tmp_path / "convert/baseline-fp32-onnx/model.onnx").touch()
     ended = peers(str(tmp_path / "none.yaml"), "--run", str(tmp_path), "--out", str(tmp_path / "out"))

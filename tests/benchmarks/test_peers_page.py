@@ -20,7 +20,7 @@ from benchmarks.peers.toolkits import PEERS
 from edgekit.core import artifacts
 from edgekit.device.measure.intervals import MedianInterval, RatioInterval
 from tests.conftest import ROOT
-from tests.stages.benchmark.made import CALLS, ROUNDS, decided, row, timings
+from tests.stages.benchmark.synthetic import CALLS, ROUNDS, decided, row, timings
 
 CONDITIONS = {"cpu": "a processor", "threads": 1, "protocol": "10 rounds, in turns", "disturbed": []}
 WINNER = RunFile("student-int8-tflite", 0.81, 0.80, 50_000, MedianInterval(0.044, 0.043, 0.045), is_winner=True)
@@ -47,7 +47,7 @@ def table_of(*rows: PeerFile) -> PeerResults:
     )
 
 
-def test_who_is_ahead_is_told_and_so_is_a_loss() -> None:
+def test_the_page_says_where_edgekit_is_ahead_and_where_it_loses() -> None:
     behind = peer_file("behind.tflite", 0.79, 90_000, RatioInterval(2.0, 1.9, 2.1))
     ahead = peer_file("ahead.tflite", 0.81, 40_000, RatioInterval(1.0, 0.9, 1.1))
     text = page.page_text(table_of(behind, ahead), "cifar10")
@@ -65,7 +65,7 @@ def test_who_is_ahead_is_told_and_so_is_a_loss() -> None:
     [
         (0.80, 49_999, RatioInterval(1.0, 0.9, 1.1), True),
         (0.80, 50_000, RatioInterval(0.9, 0.85, 0.95), True),
-        (0.80, 50_000, RatioInterval(0.9, 0.85, 1.05), False),  # not surely faster
+        (0.80, 50_000, RatioInterval(0.9, 0.85, 1.05), False),  # not significantly faster
         (0.799, 40_000, RatioInterval(0.5, 0.4, 0.6), False),  # for less accuracy
         (0.90, 60_000, RatioInterval(1.5, 1.4, 1.6), False),  # accuracy alone, which is another trade
     ],
@@ -103,11 +103,11 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     path.parent.mkdir()
     path.write_bytes(bytes(900))
 
-    def judged(path: Path) -> dict[str, Any]:
+    def evaluate(path: Path) -> dict[str, Any]:
         return {"accuracy_validation": 0.5, "sha256": "1" * 64}
 
     peer_output = PeerOutput([OutputFile(path, "quantize_static", 2.0)], [], 3.0, 1)
-    record = record_row(PEERS["onnxruntime"], peer_output, peers, judged)
+    record = record_row(PEERS["onnxruntime"], peer_output, peers, evaluate)
     PeersRecord(peers, "a" * 64, {"onnxruntime": record}).write()
     return run, peers
 
@@ -142,7 +142,7 @@ def test_files_that_the_run_did_not_measure_are_named(measured: tuple[Path, Path
         page.read_results(run, tmp_path)
 
 
-def test_a_run_without_peers_or_a_benchmark_is_told(measured: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_run_without_peers_or_a_benchmark_is_reported(measured: tuple[Path, Path], tmp_path: Path) -> None:
     run, peers = measured
     with pytest.raises(NotRun, match=r"peers.json is not there; run python -m benchmarks.peers CONFIG --run"):
         page.read_results(run, tmp_path)

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 NOT_CALLABLE = 3
 
 
-class Sound(nn.Module):
+class Valid(nn.Module):
     """Nothing is wrong with it; the others change one thing each."""
 
     def __init__(self) -> None:
@@ -26,14 +26,14 @@ class Sound(nn.Module):
         return self.head(torch.relu(self.first(x)))
 
 
-def sound() -> nn.Module:
-    return Sound()
+def valid() -> nn.Module:
+    return Valid()
 
 
 # what comes out
 
 
-class _Changed(Sound):
+class _Changed(Valid):
     change = staticmethod(lambda x: x)
 
     def forward(self, x: Tensor) -> Any:
@@ -84,17 +84,17 @@ def outputs(name: str) -> nn.Module:
 # what happens on the way
 
 
-class KeyMissing(Sound):
+class KeyMissing(Valid):
     def forward(self, x: Tensor) -> Tensor:
         return {"a": x}["k"]
 
 
-class Raises(Sound):
+class Raises(Valid):
     def forward(self, x: Tensor) -> Tensor:
         raise ValueError
 
 
-class Unreached(Sound):
+class Unreached(Valid):
     def __init__(self) -> None:
         super().__init__()
         self.l, self.k = nn.Linear(6, 3), nn.Linear(6, 3)
@@ -103,56 +103,56 @@ class Unreached(Sound):
         return self.l(x) if x.mean() > 0 else self.k(x)
 
 
-class RaisesOnValues(Sound):
+class RaisesOnValues(Valid):
     def forward(self, x: Tensor) -> Tensor:
         if x.abs().sum() > 0:
             raise RuntimeError("these values\nare not for me")
         return super().forward(x)
 
 
-class RaisesAlone(Sound):
+class RaisesAlone(Valid):
     def forward(self, x: Tensor) -> Tensor:
         assert len(x) > 1, "give me a batch"
         return super().forward(x)
 
 
-class RaisesInABatch(Sound):
+class RaisesInABatch(Valid):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.view(1, 6))
 
 
-class MixesABatch(Sound):
+class MixesABatch(Valid):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x).flatten()[None, :3]
 
 
-class RaisesInEval(Sound):
+class RaisesInEval(Valid):
     def train(self, mode: bool = True) -> Any:
         if not mode:
             raise NotImplementedError("no eval")
         return super().train(mode)
 
 
-class RaisesInTraining(Sound):
+class RaisesInTraining(Valid):
     def forward(self, x: Tensor) -> Tensor:
         if self.training:
             raise IndexError("list index out of range")
         return super().forward(x)
 
 
-class AuxiliaryInTraining(Sound):
+class AuxiliaryInTraining(Valid):
     def forward(self, x: Tensor) -> Any:
         y = super().forward(x)
         return (y, y) if self.training else y
 
 
-class ChangesItsInput(Sound):
+class ChangesItsInput(Valid):
     def forward(self, x: Tensor) -> Tensor:
         x *= 2
         return super().forward(x)
 
 
-class CountsItsCalls(Sound):
+class CountsItsCalls(Valid):
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("calls", torch.zeros(1))
@@ -162,34 +162,34 @@ class CountsItsCalls(Sound):
         return super().forward(x) + self.calls
 
 
-class AlwaysDrops(Sound):
+class AlwaysDrops(Valid):
     def forward(self, x: Tensor) -> Tensor:
         return F.dropout(super().forward(x) + 1)
 
 
-class Endless(Sound):
+class Endless(Valid):
     def forward(self, x: Tensor) -> Tensor:
         return self(x)
 
 
-class Exits(Sound):
+class Exits(Valid):
     def forward(self, x: Tensor) -> Tensor:
         sys.exit("enough")
 
 
-class ExitsOnValues(Sound):
+class ExitsOnValues(Valid):
     def forward(self, x: Tensor) -> Tensor:
         if x.any():
             raise SystemExit(0)
         return super().forward(x)
 
 
-class TakesTwo(Sound):
+class TakesTwo(Valid):
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         return super().forward(x)
 
 
-class TakesNone(Sound):
+class TakesNone(Valid):
     def forward(self) -> Tensor:
         return self.head.bias
 
@@ -203,12 +203,12 @@ class ForgotSuper(nn.Module):
         self.head = nn.Linear(6, 3)
 
 
-class MisspeltLayer(Sound):
+class MisspeltLayer(Valid):
     def forward(self, x: Tensor) -> Tensor:
         return self.heads(x)
 
 
-class Enormous(Sound):
+class Enormous(Valid):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) + torch.zeros(10**16).sum()
 
@@ -218,13 +218,13 @@ class Nothing(nn.Module):
         return x[:, :3] * 2
 
 
-class Scripted(Sound):
+class Scripted(Valid):
     def __init__(self) -> None:
         super().__init__()
         self.first = torch.jit.script(self.first)
 
 
-class SkipsForZeros(Sound):
+class SkipsForZeros(Valid):
     """Not for a sample of the data."""
 
     def __init__(self) -> None:
@@ -236,12 +236,12 @@ class SkipsForZeros(Sound):
         return self.head(self.extra(y) if x.any() else y)
 
 
-class OfWords(Sound):
+class OfWords(Valid):
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.embedding(x, self.head.weight)
 
 
-class Held(Sound):
+class Held(Valid):
     """Holds what cannot be copied."""
 
     def __init__(self) -> None:
@@ -259,12 +259,12 @@ class Uncounted(torch.autograd.Function):
         raise KeyError("saved")
 
 
-class OwnGradient(Sound):
+class OwnGradient(Valid):
     def forward(self, x: Tensor) -> Tensor:
         return Uncounted.apply(super().forward(x))
 
 
-class RaisesOnLarge(Sound):
+class RaisesOnLarge(Valid):
     """Not on the few samples that a trial takes."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -273,10 +273,10 @@ class RaisesOnLarge(Sound):
         return super().forward(x)
 
 
-# odd, and sound
+# odd, but valid
 
 
-class Shared(Sound):
+class Shared(Valid):
     """One layer twice, one never, weights tied."""
 
     def __init__(self) -> None:
@@ -299,13 +299,13 @@ class Usual(nn.Module):
         return self.head(F.dropout(self.body(x), training=self.training))
 
 
-class Talks(Sound):
+class Talks(Valid):
     def forward(self, x: Tensor) -> Tensor:
         print("here I am\n" * 1000)
         return super().forward(x)
 
 
-class Remembers(Sound):
+class Remembers(Valid):
     """A table that it makes when it is first called."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -313,7 +313,7 @@ class Remembers(Sound):
         return super().forward(x) + self.table
 
 
-class Spectral(Sound):
+class Spectral(Valid):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(torch.fft.fft(x).abs())
 
@@ -328,19 +328,19 @@ class Doubled(torch.autograd.Function):
         return gradient * 2
 
 
-class GradientOfItsOwn(Sound):
+class GradientOfItsOwn(Valid):
     def forward(self, x: Tensor) -> Tensor:
         return Doubled.apply(super().forward(x))
 
 
-class HalfFrozen(Sound):
+class HalfFrozen(Valid):
     def __init__(self) -> None:
         super().__init__()
         self.first.requires_grad_(False)
         self.head.register_forward_hook(lambda *_: None)
 
 
-class Mixer(Sound):
+class Mixer(Valid):
     """A choice of values, by torch.where."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -348,7 +348,7 @@ class Mixer(Sound):
         return torch.where(x[:, :1] > 0, y, -y)
 
 
-SOUND = (Shared, Usual, Talks, Remembers, Spectral, GradientOfItsOwn, HalfFrozen, Mixer, RaisesOnLarge)
+ODD_BUT_VALID = (Shared, Usual, Talks, Remembers, Spectral, GradientOfItsOwn, HalfFrozen, Mixer, RaisesOnLarge)
 
 CLASSES = {
     found.__name__: found
@@ -356,7 +356,7 @@ CLASSES = {
     if isinstance(found, type)
     and issubclass(found, nn.Module)
     and found.__module__ == __name__
-    and found not in (Sound, _Changed, *SOUND)
+    and found not in (Valid, _Changed, *ODD_BUT_VALID)
 }
 """Broken ones, by name."""
 
@@ -373,21 +373,21 @@ def hooked() -> nn.Module:
     def hook(*_: Any) -> None:
         raise LookupError("in a hook")
 
-    made = Sound()
+    made = Valid()
     made.head.register_forward_hook(hook)
     return made
 
 
 def double_weights() -> nn.Module:
-    return Sound().double()
+    return Valid().double()
 
 
 def half_weights() -> nn.Module:
-    return Sound().half()
+    return Valid().half()
 
 
 def frozen() -> nn.Module:
-    return Sound().requires_grad_(False)
+    return Valid().requires_grad_(False)
 
 
 def too_narrow() -> nn.Module:
@@ -402,11 +402,11 @@ def for_pictures() -> nn.Module:
 
 
 def returns_the_class() -> Any:
-    return Sound
+    return Valid
 
 
 def returns_none() -> None:
-    Sound()
+    Valid()
 
 
 def returns_a_number() -> int:
@@ -414,7 +414,7 @@ def returns_a_number() -> int:
 
 
 async def is_awaited() -> nn.Module:
-    return Sound()
+    return Valid()
 
 
 def raises() -> nn.Module:
@@ -430,7 +430,7 @@ def endless() -> nn.Module:
 
 
 def wants_more(width: int) -> nn.Module:
-    return Sound()
+    return Valid()
 
 
 def wants_words(*names: str) -> nn.Module:

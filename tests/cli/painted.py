@@ -18,7 +18,7 @@ COLOURS = {"brown": (120, 70, 30), "grey": (110, 110, 110), "navy": (20, 30, 130
 SHADES = {
     f"shade{r}{g}{b}": (40 + 30 * r, 50 + 40 * g, 60 + 25 * b) for r in (0, 1, 4) for g in (0, 2) for b in (0, 1, 5)
 }
-"""Colours some of which are so close that only the right scale tells them apart."""
+"""Colours some of which are so close that only the right scale distinguishes them."""
 SIDE, CELL = 64, 16
 """Pixels of the side of a picture, and of the cell of the detector's grid."""
 ZERO_TO_ONE: list[dict[str, Any]] = [{"step": "scale", "factor": 1 / 255}]

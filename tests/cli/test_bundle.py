@@ -1,4 +1,4 @@
-"""`edgekit bundle MODEL`: from a file that is ready to a bundle that has proven itself, or one line and nothing."""
+"""`edgekit bundle MODEL`: a finished file becomes a bundle that passes its self-test, or one line says why not."""
 
 from __future__ import annotations
 
@@ -290,7 +290,7 @@ def test_windows(tmp_path: Path, network: Write) -> None:
         assert edgekit("bundle", model, *words, *more) == 2 and message in last_output()
 
 
-def test_probabilities_are_told_from_logits(tmp_path: Path, network: Write) -> None:
+def test_probabilities_are_distinguished_from_logits(tmp_path: Path, network: Write) -> None:
     for number, sample in enumerate(np.random.default_rng(2).normal(0, 1, (9, 6)).astype(np.float32)):
         np.save(tmp_path / f"{number}.npy", sample)
     cases = [("Sigmoid", "auto", "none"), ("Softmax", "softmax", "softmax"), ("Identity", "auto", "softmax")]
@@ -303,7 +303,7 @@ def test_probabilities_are_told_from_logits(tmp_path: Path, network: Write) -> N
         assert ("as requested" in last_output()) == (requested != "auto")
 
 
-def test_an_open_batch_is_set_to_one_and_said(tmp_path: Path, network: Write) -> None:
+def test_an_open_batch_is_set_to_one_and_reported(tmp_path: Path, network: Write) -> None:
     import openvino
 
     np.save(tmp_path / "0.npy", np.ones(6, np.float32))
@@ -324,7 +324,7 @@ def test_an_open_batch_is_set_to_one_and_said(tmp_path: Path, network: Write) ->
     assert np.allclose(*outputs, atol=1e-5)
 
 
-def test_pictures_are_resized_from_the_size_that_was_said(tmp_path: Path, network: Write) -> None:
+def test_pictures_are_resized_from_the_given_size(tmp_path: Path, network: Write) -> None:
     from PIL import Image
 
     rng = np.random.default_rng(3)
@@ -431,7 +431,9 @@ def nothing_like_it(folder: Path, name: str, data: bytes) -> str:
     ],
 )
 @pytest.mark.parametrize("suffix", [".tflite", ".onnx", ".xml", ".pt"])
-def test_what_is_no_model_is_told_by_its_looks(tmp_path: Path, data: bytes, looks: str, suffix: str) -> None:
+def test_the_error_for_a_file_that_is_no_model_says_what_it_looks_like(
+    tmp_path: Path, data: bytes, looks: str, suffix: str
+) -> None:
     (tmp_path / "model.bin").write_bytes(b"")
     assert looks in nothing_like_it(tmp_path, f"model{suffix}", data)
 
@@ -483,7 +485,7 @@ def test_an_earlier_bundle_survives_a_failure(tmp_path: Path, onnx_file: Path, p
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
 
 
-def test_it_cannot_be_made_again_by_the_walk(tmp_path: Path, onnx_file: Path, pictures: Path) -> None:
+def test_it_cannot_be_rebuilt_by_the_pipeline(tmp_path: Path, onnx_file: Path, pictures: Path) -> None:
     words = ("--golden", pictures, "--labels", SHAPES, "--preprocess", SCALE, "--out", tmp_path)
     assert edgekit("bundle", onnx_file, *words) == 0
     assert edgekit("reproduce", bundle_in(tmp_path), "--out", tmp_path / "again") == 2

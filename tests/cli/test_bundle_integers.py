@@ -92,7 +92,7 @@ def test_bytes_that_would_saturate_are_refused_with_the_step(tmp_path: Path) -> 
         ("int32", None, "save it as uint8, or as one of uint8, int8, float32"),
     ],
 )
-def test_the_dtype_that_fits_is_said(dtype: str, requested: str | None, fits: str, tmp_path: Path) -> None:
+def test_the_error_names_the_dtype_that_fits(dtype: str, requested: str | None, fits: str, tmp_path: Path) -> None:
     samples = features((7, 5, 1)).astype(dtype)
     model, golden = file(tmp_path, (7, 5, 1), *KEYWORDS), write(tmp_path / "golden", samples)
     words = ("--golden", golden, "--labels", "a,b,c", "--out", tmp_path / "out")
@@ -100,7 +100,7 @@ def test_the_dtype_that_fits_is_said(dtype: str, requested: str | None, fits: st
     assert f"00.npy: sample: got {dtype}[7, 5, 1]; the bundle takes" in last_output() and fits in last_output()
 
 
-def test_integers_saved_as_floats_are_told(tmp_path: Path) -> None:
+def test_integers_saved_as_floats_are_reported(tmp_path: Path) -> None:
     """The board's numbers, but as real values, which this input cannot hold."""
     samples = features((9,)).astype(np.float32)
     model, golden = file(tmp_path, (9,), "int8", 0.01, 0), write(tmp_path / "golden", samples)
@@ -146,7 +146,7 @@ def test_ids_as_the_only_input_are_refused_with_what_to_do(dtype: str, tmp_path:
     assert "with a Cast from float32 in front" in last_output() and not (tmp_path / "out").exists()
 
 
-def test_ids_as_floats_have_the_range_that_is_said(tmp_path: Path) -> None:
+def test_ids_as_floats_have_the_given_range(tmp_path: Path) -> None:
     """OpenVINO gives a plausible answer for an id that is none."""
     model, golden = ids_model(tmp_path / "ids.onnx", "FLOAT"), tmp_path / "a.npy"
     np.save(golden, np.arange(7, dtype=np.float32))

@@ -101,7 +101,7 @@ def test_a_word_that_is_unknown_is_refused_before_the_model_runs(target: str, pa
         load(packed[target], trial=False).predict(sample)
 
 
-def test_ranges_that_are_not_known_are_said(texts: dict[str, Path], tmp_path: Path) -> None:
+def test_unknown_ranges_are_reported(texts: dict[str, Path], tmp_path: Path) -> None:
     golden = write(tmp_path / "golden", models.text_samples(6))
     words = ("--golden", golden, *LABELS, "--out", tmp_path / "out")
     assert edgekit("bundle", texts["onnx"], *words, "--input-range", "attention_mask=0,1") == 0, last_output()
@@ -188,7 +188,7 @@ def test_a_keras_model_is_asked_by_its_own_names(place: int, keras: tuple[Path, 
         model.predict(dark)
 
 
-def test_samples_that_one_input_cannot_hold_are_told(keras: tuple[Path, Path], tmp_path: Path) -> None:
+def test_samples_that_one_input_cannot_hold_are_reported(keras: tuple[Path, Path], tmp_path: Path) -> None:
     """The numbers fit, the pictures were left in bytes."""
     samples = [{**each, "picture": 255 * each["picture"]} for each in models.keras_samples()]
     words = ("--golden", write(tmp_path / "golden", samples), *LABELS, "--out", tmp_path / "out")
@@ -283,7 +283,7 @@ def test_inputs_without_names_get_those_of_their_nodes(tmp_path: Path) -> None:
     assert [model.predict(each).output[0] for each in samples] == [-1, 0, 1, 2]
 
 
-def test_an_open_length_is_told_with_a_line_that_closes_it(tmp_path: Path) -> None:
+def test_an_open_length_is_reported_with_a_line_that_fixes_it(tmp_path: Path) -> None:
     path = models.text("onnx", tmp_path, {0: "batch", 1: "sequence"})
     golden = write(tmp_path / "golden", models.text_samples(4))
     words = ("--golden", golden, *LABELS, "--out", tmp_path / "out")

@@ -211,7 +211,7 @@ def test_what_does_not_fit_is_one_line_and_no_bundle(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_detection_without_labels_and_with_a_resize_is_told(tmp_path: Path) -> None:
+def test_a_detection_without_labels_and_with_a_resize_is_reported(tmp_path: Path) -> None:
     path, golden = models.onnx(tmp_path / "two.onnx"), models.pictures(tmp_path / "golden")
     common = ("bundle", path, "--golden", golden, "--task", "detection", "--out", tmp_path / "out")
     assert edgekit(*common) == 2 and "--labels: name the classes of --task detection" in last_output()
@@ -228,7 +228,7 @@ def test_boxes_in_pixels_are_no_distances(tmp_path: Path) -> None:
     assert "reach far beyond the picture; a bundle's boxes are distances" in last_output()
 
 
-def test_points_of_no_grids_are_told(tmp_path: Path) -> None:
+def test_points_of_no_grids_are_reported(tmp_path: Path) -> None:
     import onnx
 
     model = onnx.load(models.onnx(tmp_path / "two.onnx"))
@@ -253,7 +253,7 @@ def test_points_of_no_grids_are_told(tmp_path: Path) -> None:
         (3, (0, 1, 3, 2), "a grid of 12×8 cells over 32×48 pixels: height and width must be the same whole"),
     ],
 )
-def test_grids_of_another_kind_are_told(
+def test_grids_of_another_kind_are_reported(
     classes: int, axes: tuple[int, ...] | None, message: str, tmp_path: Path
 ) -> None:
     assert bundle(models.mask_onnx(tmp_path / "masks.onnx", classes, axes), "segmentation") == 4

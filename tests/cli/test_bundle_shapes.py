@@ -1,4 +1,4 @@
-"""`edgekit bundle` of models with open sides, or with weights elsewhere: mended, or told for what they are."""
+"""`edgekit bundle` of models with open sides, or with weights elsewhere: repaired, or refused with the reason."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_without_a_size_the_option_is_named(target: str, open_onnx: Path, pictur
     assert "damaged" not in last_output()
 
 
-def test_a_tflite_file_with_open_sides_is_told_what_to_do(pictures: Path, tmp_path: Path) -> None:
+def test_the_error_for_a_tflite_file_with_open_sides_says_what_to_do(pictures: Path, tmp_path: Path) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
 
@@ -112,7 +112,7 @@ def test_a_tflite_file_with_open_sides_is_told_what_to_do(pictures: Path, tmp_pa
     assert "damaged" not in last_output()
 
 
-def test_weights_in_another_file_are_told_for_what_they_are(open_onnx: Path, pictures: Path, tmp_path: Path) -> None:
+def test_the_error_for_weights_in_another_file_names_them(open_onnx: Path, pictures: Path, tmp_path: Path) -> None:
     import onnx
 
     onnx.save(
@@ -124,7 +124,7 @@ def test_weights_in_another_file_are_told_for_what_they_are(open_onnx: Path, pic
     assert "damaged" not in last_output() and "cut short" not in last_output()
 
 
-def test_what_is_cut_short_is_still_told(open_onnx: Path, pictures: Path, tmp_path: Path) -> None:
+def test_a_truncated_file_is_still_reported(open_onnx: Path, pictures: Path, tmp_path: Path) -> None:
     path = tmp_path / "cut.onnx"
     path.write_bytes(open_onnx.read_bytes()[:500])
     assert edgekit("bundle", path, "--golden", pictures, *LABELS, "--out", tmp_path / "out") == 4
@@ -174,7 +174,7 @@ def flat(path: Path, values: int, end: str, dtype: str) -> Path:
     return path
 
 
-def test_an_argmax_is_cut_off_by_the_line_that_is_told(tmp_path: Path) -> None:
+def test_the_suggested_line_cuts_off_an_argmax(tmp_path: Path) -> None:
     model = flat(tmp_path / "net.onnx", 3, "ArgMax", "INT64")
     words = ("--golden", tmp_path / "sample.npy", *LABELS, "--out", tmp_path / "out")
     assert edgekit("bundle", model, *words) == 4
@@ -184,7 +184,7 @@ def test_an_argmax_is_cut_off_by_the_line_that_is_told(tmp_path: Path) -> None:
     assert edgekit("bundle", tmp_path / "scores.onnx", *words) == 0, last_output()
 
 
-def test_a_single_sigmoid_is_told_what_it_may_be(tmp_path: Path) -> None:
+def test_the_error_for_a_single_sigmoid_says_what_it_may_be(tmp_path: Path) -> None:
     model = flat(tmp_path / "net.onnx", 1, "Sigmoid", "FLOAT")
     words = ("--golden", tmp_path / "sample.npy", "--out", tmp_path / "out")
     assert edgekit("bundle", model, *words, "--labels", "no,yes") == 2

@@ -54,7 +54,7 @@ def test_samples_of_several_files_are_recorded_as_one_stream(onnx_file: Path, tm
     np.testing.assert_allclose(model.golden()[1], stepped.offline(stepped.steps(3)), atol=1e-5)
 
 
-def test_other_names_are_told(tmp_path: Path) -> None:
+def test_other_names_are_reported(tmp_path: Path) -> None:
     import onnx
 
     model = onnx.load_from_string(stepped.onnx_model())
@@ -78,7 +78,7 @@ def test_other_names_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("states", "code", "said_of_it"),
+    ("states", "code", "message"),
     [
         (["count"], 2, "--state: got 'count'; write INPUT=OUTPUT"),
         (["counter=new_count"], 2, "the model has no input counter; it has count, input, echo"),
@@ -87,12 +87,12 @@ def test_other_names_are_told(tmp_path: Path) -> None:
     ],
 )
 def test_pairs_that_are_none_are_refused(
-    states: list[str], code: int, said_of_it: str, onnx_file: Path, tmp_path: Path
+    states: list[str], code: int, message: str, onnx_file: Path, tmp_path: Path
 ) -> None:
     golden = table(tmp_path / "golden.csv", stepped.steps(4))
     options = [word for each in states for word in ("--state", each)]
     assert edgekit("bundle", onnx_file, "--golden", golden, "--task", "raw", "--out", tmp_path, *options) == code
-    assert said_of_it in last_output()
+    assert message in last_output()
     assert not list(tmp_path.glob("*.edge.zip"))
 
 
@@ -128,7 +128,7 @@ def summing() -> bytes:
 
 
 def test_spectra_of_a_sound_go_on_from_step_to_step(tmp_path: Path) -> None:
-    """No frame of the whole sound's spectrogram is left out at the edge of two windows, and none counts twice."""
+    """No frame of the whole spectrogram is missing at the edge of two windows, and none counts twice."""
     (tmp_path / "sum.onnx").write_bytes(summing())
     pcm = (np.random.default_rng(1).normal(0, 3000, 128 * FRAMES * 10 + 128)).astype("<i2")
     with wave.open(str(tmp_path / "sound.wav"), "wb") as file:

@@ -30,7 +30,7 @@ def edgekit(*words: object) -> tuple[int, str]:
 
 def model(home: Path, name: str) -> Path:
     path = home / "model.onnx"
-    path.write_bytes(classic.made(name).content)
+    path.write_bytes(classic.model_file(name).content)
     return path
 
 
@@ -52,7 +52,7 @@ def bundled(home: Path, *words: object) -> tuple[Path, str]:
 
 def test_a_forest_from_its_file_to_a_devices_answers(tmp_path: Path) -> None:
     """A thousand rows of one table, by edgerun.pyz in a process of its own: scikit-learn's own probabilities."""
-    created, x = classic.made("forest"), classic.samples(classic.ROWS, 2)
+    created, x = classic.model_file("forest"), classic.samples(classic.ROWS, 2)
     golden = table(tmp_path / "golden.csv", classic.samples(60, 4))
     bundle, output = bundled(tmp_path, model(tmp_path, "forest"), "--golden", golden)
     assert "labels      calm, storm, wind: the model's own names" in output
@@ -76,7 +76,7 @@ def test_a_forest_from_its_file_to_a_devices_answers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["XGBoost of two classes", "LightGBM of two classes", "logistic"])
 def test_boosted_and_linear_models(name: str, tmp_path: Path) -> None:
-    created, x = classic.made(name), classic.samples(50, 2)
+    created, x = classic.model_file(name), classic.samples(50, 2)
     golden = table(tmp_path / "golden.csv", classic.samples(60, 4))
     bundle, _ = bundled(tmp_path, model(tmp_path, name), "--golden", golden)
     opened = load(bundle, trial=False)
@@ -87,7 +87,7 @@ def test_boosted_and_linear_models(name: str, tmp_path: Path) -> None:
 
 
 def test_a_regressor_is_a_regression(tmp_path: Path) -> None:
-    created, x = classic.made("XGBoost of values"), classic.samples(20, 2)
+    created, x = classic.model_file("XGBoost of values"), classic.samples(20, 2)
     golden = table(tmp_path / "golden.csv", classic.samples(60, 4))
     bundle, output = bundled(tmp_path, model(tmp_path, "XGBoost of values"), "--golden", golden)
     assert "labels      variable: the model's own names" in output
@@ -166,7 +166,7 @@ def test_missing_values_are_refused_on_the_device(tmp_path: Path) -> None:
         load(bundle, trial=False).predict(sample)
 
 
-def test_a_model_with_a_column_for_each_class_is_told_what_to_do(tmp_path: Path) -> None:
+def test_the_error_for_a_model_with_a_column_for_each_class_says_what_to_do(tmp_path: Path) -> None:
     from skl2onnx import to_onnx
     from sklearn.tree import DecisionTreeClassifier
 
@@ -180,7 +180,7 @@ def test_a_model_with_a_column_for_each_class_is_told_what_to_do(tmp_path: Path)
     assert code == 4 and "convert it again with options={'zipmap': False}" in " ".join(output.split()), output
 
 
-def test_a_model_of_doubles_is_told_how_to_become_one_of_floats(tmp_path: Path) -> None:
+def test_the_error_for_a_model_of_doubles_says_how_to_convert_it_to_floats(tmp_path: Path) -> None:
     from skl2onnx import to_onnx
     from sklearn.tree import DecisionTreeClassifier
 

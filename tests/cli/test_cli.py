@@ -95,7 +95,7 @@ def test_missing_data_is_exit_code_4_and_starts_no_kernel(dry: list[str], tmp_pa
 
 
 @pytest.mark.processes
-def test_a_stage_that_fails_is_told_with_its_cell_and_the_command_to_go_on_with(tmp_path: Path) -> None:
+def test_the_error_of_a_stage_names_its_cell_and_the_command_that_continues(tmp_path: Path) -> None:
     """Nothing can be wrong with half a second, but no session starts Python and imports torch in it."""
     out = tmp_path / "runs"
     few = ["--set", "profile.epochs=1", "--set", "profile.timeout_s=0.5"]

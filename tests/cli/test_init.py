@@ -37,7 +37,7 @@ from tests.data.sources.test_csv_rows import written as rows
 from tests.data.sources.test_text_folder import folder as texts
 from tests.data.sources.test_text_table import table
 from tests.data.sources.test_wav_folder import folder as sounds
-from tests.data.sources.test_wav_folder import sound
+from tests.data.sources.test_wav_folder import wav_bytes
 from tests.data.sources.test_wav_track import alternating, recording
 from tests.data.test_file_list import listed
 
@@ -194,7 +194,7 @@ def test_only_classes_are_learned_by_candidates() -> None:
     assert len(sizes.network_candidates("multi_label", "image", (64, 64, 3))) == 2
 
 
-def test_what_was_found_is_said(tmp_path: Path) -> None:
+def test_what_was_detected_is_printed(tmp_path: Path) -> None:
     done = edgekit("init", "bees", "--data", unpacked(tmp_path, samples(test=8)), "--out", tmp_path)
     assert "a folder of pictures, 12×10, in colour, seen as 10×10" in done.output
     assert "32 samples train, 16 calibrate, 12 validate, 16 test; 2 classes: bee, cat" in done.output
@@ -262,7 +262,7 @@ def test_sounds_of_other_lengths_have_the_most_common_one(tmp_path: Path) -> Non
     for place in range(24):
         path = tmp_path / "sounds/train" / ("high" if place % 2 else "low") / f"{place}.wav"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(sound(22_050 if place % 3 else 8000 + 100 * place, 300 + 20 * place, rate_hz=44_100))
+        path.write_bytes(wav_bytes(22_050 if place % 3 else 8000 + 100 * place, 300 + 20 * place, rate_hz=44_100))
     values = write_config("--data", tmp_path / "sounds", out=tmp_path)
     assert (values["data"]["rate_hz"], values["data"]["seconds"]) == (44_100, 0.5)
     step = values["preprocess"][0]
@@ -274,7 +274,7 @@ def test_lengths_that_nothing_has_in_common_give_the_middle_one(tmp_path: Path) 
     for place in range(20):
         path = tmp_path / "sounds/train" / ("high" if place % 2 else "low") / f"{place}.wav"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(sound(2003 + 7 * place, 300 + 20 * place))
+        path.write_bytes(wav_bytes(2003 + 7 * place, 300 + 20 * place))
     assert write_config("--data", tmp_path / "sounds", out=tmp_path)["data"]["seconds"] == (2003 + 70) / 8000
 
 
@@ -314,7 +314,7 @@ def test_a_feature_that_never_varies_is_left_alone(tmp_path: Path) -> None:
     assert (values["preprocess"][0]["mean"][1], values["preprocess"][0]["std"][1]) == (7.0, 1.0)
 
 
-def test_samples_in_two_splits_are_told_and_dropped(tmp_path: Path) -> None:
+def test_samples_in_two_splits_are_reported_and_dropped(tmp_path: Path) -> None:
     x, y = np.random.default_rng(0).standard_normal((60, 3)).astype(np.float32), np.arange(60) % 2
     path = arrays(tmp_path / "data.npz", x, y, x_test=x[:10], y_test=y[:10])
     done = edgekit("init", "mine", "--data", path, "--out", tmp_path)
@@ -362,7 +362,7 @@ def no_splits(home: Path) -> Path:
 
 
 def sounds_named_pictures(home: Path) -> Path:
-    return unpacked(home, {f"train/{name}/{place}.png": sound(80, 300) for name in "ab" for place in range(4)})
+    return unpacked(home, {f"train/{name}/{place}.png": wav_bytes(80, 300) for name in "ab" for place in range(4)})
 
 
 def an_empty_class(home: Path) -> Path:
@@ -385,13 +385,13 @@ def whole_zips(home: Path) -> Path:
 
 def two_rates(home: Path) -> Path:
     path = sounds(home / "sounds")
-    (path / "train/low/z.wav").write_bytes(sound(800, 300, rate_hz=16_000))
+    (path / "train/low/z.wav").write_bytes(wav_bytes(800, 300, rate_hz=16_000))
     return path
 
 
 def stereo(home: Path) -> Path:
     path = sounds(home / "sounds")
-    (path / "train/low/z.wav").write_bytes(sound(800, 300, channels=2))
+    (path / "train/low/z.wav").write_bytes(wav_bytes(800, 300, channels=2))
     return path
 
 
@@ -546,7 +546,7 @@ def test_paths_are_relative_to_the_config_where_the_data_lie_beneath_it(
 
 
 @pytest.mark.parametrize(("count", "little"), [(15, True), (600, False)])
-def test_a_budget_that_refuses_next_to_nothing_is_told(count: int, little: bool, tmp_path: Path) -> None:
+def test_a_budget_that_refuses_almost_nothing_is_reported(count: int, little: bool, tmp_path: Path) -> None:
     done = edgekit("init", "mine", "--data", vectors(tmp_path / "d.npz", count, classes=2), "--out", tmp_path)
     assert done.exit_code == 0, done.output
     for text in (done.output, (tmp_path / "mine.yaml").read_text()):
@@ -853,7 +853,7 @@ def test_of_every_class_a_recording_is_long_enough_for_a_window(tmp_path: Path) 
     assert write_config("--data", data, out=tmp_path)["data"]["window"] <= 67
 
 
-def test_too_few_samples_to_train_on_are_told(tmp_path: Path) -> None:
+def test_too_few_samples_to_train_on_are_reported(tmp_path: Path) -> None:
     y = np.array([0, 0, 0, 0, 1, 1, 1, 1])
     data = arrays(tmp_path / "few.npz", np.random.default_rng(0).random((8, 3)).astype(np.float32), y)
     done = edgekit("init", "mine", "--task", "anomaly", "--data", data, "--out", tmp_path)

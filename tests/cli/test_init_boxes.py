@@ -50,7 +50,7 @@ def test_each_format_is_recognised_and_its_config_trains(form: str, packed: bool
     assert counts[1] < counts[0] / 2
 
 
-def test_what_was_found_is_said(tmp_path: Path) -> None:
+def test_what_was_detected_is_printed(tmp_path: Path) -> None:
     created = scenes(30)
     WRITERS["voc"](tmp_path / "data", created)
     done = edgekit("init", "mine", "--data", tmp_path / "data", "--out", tmp_path)
@@ -198,7 +198,7 @@ def test_pictures_in_folders_of_classes_have_no_boxes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("labels", ["boxes", "classes"])
-def test_arrays_are_told_which_layouts_of_boxes_there_are(labels: str, tmp_path: Path) -> None:
+def test_the_error_for_arrays_lists_the_layouts_of_boxes(labels: str, tmp_path: Path) -> None:
     """Labels of the very shape that the task has are refused too, so their shape is not what is said to be wrong."""
     data, y = tmp_path / "data.npz", np.full((40, 3, 5), -1, np.float32)
     y[:, 0, 3:] = 32

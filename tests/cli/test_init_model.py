@@ -82,12 +82,12 @@ def test_only_samples_of_train_are_tried(tmp_path: Path) -> None:
     assert record is not None and record.tried[0].accuracy == 1
 
 
-def test_chains_that_the_data_cannot_tell_apart_are_asked_for(tmp_path: Path) -> None:
+def test_preprocessing_that_the_data_do_not_decide_must_be_named(tmp_path: Path) -> None:
     greys = {"dark": (60, 60, 60), "light": (180, 180, 180)}
     painted.classes_folder(tmp_path / "data", colours=greys)
     painted.classifier(tmp_path / "net.onnx", colours=greys)
-    asked = edgekit("init", "mine", "--model", tmp_path / "net.onnx", "--data", tmp_path / "data", "--out", tmp_path)
-    assert asked.exit_code == 2 and "--preprocess '0 to 1, BGR'" in asked.output, asked.output
+    result = edgekit("init", "mine", "--model", tmp_path / "net.onnx", "--data", tmp_path / "data", "--out", tmp_path)
+    assert result.exit_code == 2 and "--preprocess '0 to 1, BGR'" in result.output, result.output
     assert not (tmp_path / "mine.yaml").exists()
     values = write_config(
         "--model", tmp_path / "net.onnx", "--data", tmp_path / "data", "--preprocess", "0 to 1, bgr", out=tmp_path
@@ -154,7 +154,7 @@ def test_a_file_for_instance_masks_gets_the_source_that_reads_them(form: str, tm
     assert values["preprocess"] == painted.ZERO_TO_ONE and "distill" not in values
 
 
-def test_prototypes_tell_a_file_for_instance_masks_without_metadata(tmp_path: Path) -> None:
+def test_prototypes_identify_a_file_for_instance_masks_without_metadata(tmp_path: Path) -> None:
     diamonds.yolo(tmp_path / "data", diamonds.pictures(24, fixed=True))
     (tmp_path / "net.onnx").write_bytes(exported(mask_heads.Known))
     arguments = ("--model", tmp_path / "net.onnx", "--data", tmp_path / "data", "--preprocess", "0 to 1, RGB")
@@ -193,7 +193,7 @@ def test_classes_that_no_picture_has_keep_their_place(tmp_path: Path) -> None:
     ("numbers", "head"), [((24, 24, 48, 48), "yolov8"), ((0, 0, 48, 48), "picodet")], ids=["centres", "corners"]
 )
 def test_labels_decide_between_centres_and_corners(numbers: tuple[int, ...], head: str, tmp_path: Path) -> None:
-    """Both ways give boxes in the picture, so that the numbers alone do not tell."""
+    """Both ways give boxes in the picture, so the numbers alone do not decide."""
     box = (0, 0, 48, 48)
     painted.one_object_folder(tmp_path / "data", box)
     painted.one_object_detector(tmp_path / "net.onnx", box, numbers)
@@ -206,9 +206,9 @@ def test_two_ways_to_read_boxes_that_the_labels_do_not_decide_are_asked_for(tmp_
     painted.one_object_folder(tmp_path / "data", box)
     painted.one_object_detector(tmp_path / "net.onnx", box, numbers)
     arguments = ("--model", tmp_path / "net.onnx", "--data", tmp_path / "data")
-    asked = edgekit("init", "mine", *arguments, "--out", tmp_path)
-    assert asked.exit_code == 2 and "do not decide how its outputs are read" in asked.output, asked.output
-    assert "--head 'picodet'" in asked.output and "--head 'yolov8'" in asked.output
+    result = edgekit("init", "mine", *arguments, "--out", tmp_path)
+    assert result.exit_code == 2 and "do not decide how its outputs are read" in result.output, result.output
+    assert "--head 'picodet'" in result.output and "--head 'yolov8'" in result.output
     assert not (tmp_path / "mine.yaml").exists()
     values = write_config(*arguments, "--head", "YOLOv8, corners in pixels", out=tmp_path)
     assert values["model"]["head"] == "YOLOv8, corners in pixels"

@@ -20,7 +20,7 @@ RATE_HZ, SECONDS = 8000, 0.25
 LEVELS = {"soft": (500, 0.02), "middle": (500, 0.1), "loud": (500, 0.5), "high": (1500, 0.1)}
 """Frequency and amplitude of the tone of each class. Three of them differ in loudness only."""
 TONES = {"a": (250, 0.3), "b": (325, 0.3), "c": (400, 0.3), "d": (480, 0.3)}
-"""Tones so close that only the right bands tell them apart."""
+"""Tones so close that only the right bands distinguish them."""
 COLUMNS = {"mass_g": 2000.0, "height_m": 0.1, "count": 7.0}
 """Features of a table, with their typical size."""
 

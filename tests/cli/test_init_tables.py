@@ -176,7 +176,7 @@ def test_texts_have_no_anomalies(tmp_path: Path) -> None:
     assert (done.exit_code, output in " ".join(done.output.split())) == (2, True), done.output
 
 
-def test_a_recording_without_a_track_is_told(tmp_path: Path) -> None:
+def test_a_recording_without_a_track_is_reported(tmp_path: Path) -> None:
     path = recording(tmp_path / "street.wav", alternating())
     path.with_suffix(".txt").unlink()
     done = edgekit("init", "mine", "--data", path, "--out", tmp_path / "out")

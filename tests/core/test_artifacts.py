@@ -157,7 +157,7 @@ class TestSettle:
         assert artifacts.load(final).file("model/weights").read_text() == "old"
         assert not working.exists()
 
-    def test_what_is_wanted_and_in_its_place_stays(self, tmp_path: Path) -> None:
+    def test_a_finished_artifact_with_the_expected_key_stays(self, tmp_path: Path) -> None:
         working, final, _ = self.kinds(tmp_path)
         kept = self.put(tmp_path, final, "old")
         self.put(tmp_path, working, "new")

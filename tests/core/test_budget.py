@@ -14,13 +14,13 @@ BESIDE = {"ratio": 0.6, "of": "theirs.tflite"}
 THEIRS = {"theirs.tflite": ReferenceModel({"path": "/a/theirs.tflite", "preprocess": []}, "5" * 64, 98_496)}
 
 
-def budget(**given: Any) -> Budget:
-    return Budget.model_validate(given)
+def budget(**limits: Any) -> Budget:
+    return Budget.model_validate(limits)
 
 
-def fault(**given: Any) -> str:
+def fault(**limits: Any) -> str:
     with pytest.raises(ConfigError) as caught:
-        validate(Budget, given, "budget")
+        validate(Budget, limits, "budget")
     return str(caught.value)
 
 
@@ -60,7 +60,7 @@ def test_a_latency_is_late_where_the_whole_interval_is_above() -> None:
     assert not budget().limits("onnx").exceeds_latency(1e9, {}.__getitem__)
 
 
-def test_what_is_known_of_a_rival_is_filled_in_and_another_is_refused() -> None:
+def test_what_is_known_of_a_reference_model_is_filled_in_and_another_is_refused() -> None:
     given = budget(latency_p50=BESIDE, targets={"onnx": {"size": BESIDE}})
     found = given.with_reference_models(THEIRS)
     assert found.limits("onnx").max_bytes() == 59_097
@@ -84,7 +84,7 @@ def test_a_share_of_less_than_a_byte_is_a_limit_of_one() -> None:
     assert found.limits("onnx").max_bytes() == 1, "result.json holds no limit of nothing"
 
 
-def test_limits_are_told_once_or_target_by_target() -> None:
+def test_limits_are_stated_once_or_target_by_target() -> None:
     assert budget(latency_p50_ms=5, size_bytes=900).describe_limits(["onnx", "tflite"]) == [
         "p50 at most 5 ms",
         "at most 900 bytes",
@@ -106,7 +106,7 @@ def test_without_its_latency_a_budget_keeps_the_rest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("limits", "message"),
     [
         (
             {"latency_p50": BESIDE, "latency_p50_ms": 1.0},
@@ -123,8 +123,8 @@ def test_without_its_latency_a_budget_keeps_the_rest() -> None:
         ({"targets": {"onnx": {"size": BESIDE, "size_bytes": 1}}}, "budget.targets.onnx: size_bytes and size"),
     ],
 )
-def test_a_wrong_limit_is_named(given: dict[str, Any], said: str) -> None:
-    assert said in fault(**given)
+def test_a_wrong_limit_is_named(limits: dict[str, Any], message: str) -> None:
+    assert message in fault(**limits)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_goal_of_olive_is_the_same_limit_as_one_of_ours(goals: dict[str, Any],
 
 
 @pytest.mark.parametrize(
-    ("goals", "said"),
+    ("goals", "message"),
     [
         ({"accuracy": {"type": "threshold", "value": 0.9}}, "goals.accuracy: threshold 0.9 has no counterpart"),
         ({"accuracy": {"type": "percent-max-degradation", "value": 2}}, "not known before the baseline is trained"),
@@ -171,11 +171,11 @@ def test_a_goal_of_olive_is_the_same_limit_as_one_of_ours(goals: dict[str, Any],
         ([1], "goals: got [1]"),
     ],
 )
-def test_a_goal_without_a_counterpart_is_refused_in_words(goals: Any, said: str) -> None:
-    assert said in fault(goals=goals)
+def test_a_goal_without_a_counterpart_is_refused_in_words(goals: Any, message: str) -> None:
+    assert message in fault(goals=goals)
     assert fault(goals=goals).startswith("budget: goals")
 
 
 def test_a_goal_beside_a_limit_of_the_same_is_refused() -> None:
-    said = fault(goals={"size": {"type": "threshold", "value": 9}}, size_bytes=9)
-    assert said == "budget: goals.size and size_bytes: both limit the same quantity; leave one of them out"
+    message = fault(goals={"size": {"type": "threshold", "value": 9}}, size_bytes=9)
+    assert message == "budget: goals.size and size_bytes: both limit the same quantity; leave one of them out"

@@ -15,17 +15,17 @@ from edgekit.core.cache_key import CacheInputs, collect_inputs, describe_changes
 DATA = "d" * 64
 
 
-def made(**changed: object) -> CacheInputs:
+def cache_inputs(**changed: object) -> CacheInputs:
     base = collect_inputs("prune", {"ratio": 0.5, "budget": {"accuracy_drop_pp": 1.0}}, "s" * 64, DATA, ["numpy"])
     return dataclasses.replace(base, **changed)  # type: ignore[arg-type]
 
 
 def test_the_same_ingredients_have_the_same_key() -> None:
-    assert made().key == made().key
+    assert cache_inputs().key == cache_inputs().key
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "change"),
     [
         ({"config": {"ratio": 0.4, "budget": {"accuracy_drop_pp": 1.0}}}, "ratio 0.5 → 0.4"),
         ({"config": {"ratio": 0.5, "budget": {"accuracy_drop_pp": 2.0}}}, "budget.accuracy_drop_pp 1.0 → 2.0"),
@@ -37,11 +37,11 @@ def test_the_same_ingredients_have_the_same_key() -> None:
         ({"builders": {"nets:mlp": "f" * 64}}, "source of nets:mlp"),
     ],
 )
-def test_a_changed_ingredient_changes_the_key_and_is_named(changed: dict[str, object], said: str) -> None:
-    before, now = made(), made(**changed)
+def test_a_changed_ingredient_changes_the_key_and_is_named(changed: dict[str, object], change: str) -> None:
+    before, now = cache_inputs(), cache_inputs(**changed)
     assert before.key != now.key
     (line,) = describe_changes(before, now)
-    assert said in line
+    assert change in line
 
 
 def test_code_that_prepares_samples_is_an_ingredient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,21 +55,26 @@ def test_code_that_prepares_samples_is_an_ingredient(tmp_path: Path, monkeypatch
     ]
 
 
-def test_nothing_changed_is_nothing_to_say() -> None:
-    assert describe_changes(made(), made()) == []
+def test_without_a_change_nothing_is_described() -> None:
+    assert describe_changes(cache_inputs(), cache_inputs()) == []
 
 
 def test_one_and_one_point_zero_are_not_the_same_option() -> None:
-    assert describe_changes(made(config={"steps": 1}), made(config={"steps": True})) == ["steps 1 → True"]
+    assert describe_changes(cache_inputs(config={"steps": 1}), cache_inputs(config={"steps": True})) == [
+        "steps 1 → True"
+    ]
 
 
 def test_changed_code_is_named_by_its_part() -> None:
-    code = {**made().code, "stages/prune": "0" * 64, "training": "1" * 64}
-    assert describe_changes(made(), made(code=code)) == ["code of edgekit/stages/prune", "code of edgekit/training"]
+    code = {**cache_inputs().code, "stages/prune": "0" * 64, "training": "1" * 64}
+    assert describe_changes(cache_inputs(), cache_inputs(code=code)) == [
+        "code of edgekit/stages/prune",
+        "code of edgekit/training",
+    ]
 
 
 def test_a_stage_depends_on_its_own_folder_and_on_no_other_stage() -> None:
-    code = made().code
+    code = cache_inputs().code
     assert "stages/prune" in code
     assert not [part for part in code if part.startswith("stages/") and part != "stages/prune"]
 

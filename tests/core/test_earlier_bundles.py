@@ -1,6 +1,6 @@
 """Bundles of an earlier run, where the last one missed its budget: never among what ships, never lost on the way.
 
-The walk that misses is in `test_run.py`.
+The run that misses is in `test_run.py`.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def other(tmp_path: Path):  # type: ignore[no-untyped-def]
         process.kill()
 
 
-def test_the_second_is_told_who_the_first_is(tmp_path: Path, other: subprocess.Popen[str]) -> None:
+def test_the_error_of_the_second_names_the_first(tmp_path: Path, other: subprocess.Popen[str]) -> None:
     with pytest.raises(ResourceError) as caught, hold(tmp_path / ".lock", "edgekit run mine.yaml"):
         pass
     assert "in use by `edgekit run other.yaml`" in str(caught.value)

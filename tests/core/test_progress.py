@@ -86,7 +86,7 @@ def test_each_names_and_counts_what_is_under_way(file: Path) -> None:
     assert seen == ["selftest of tflite · proof 1 of 2", "selftest of onnx · proof 2 of 2"]
 
 
-def test_what_is_said_is_numbered_and_stays_to_be_read(file: Path) -> None:
+def test_messages_are_numbered_and_stay_readable(file: Path) -> None:
     with progress.step("timing"):
         progress.announce("about 3 min")
         progress.announce("two stay open")
@@ -143,7 +143,7 @@ def test_what_is_too_long_for_a_record_is_cut_and_still_shown(file: Path) -> Non
         progress.announce("a" * 3000)
         progress.announce("b" * 3000)
         found = progress.read_state(file)
-        assert found is not None and [text for _, text in found.said] == ["b" * 3000], "said long ago goes first"
+        assert found is not None and [text for _, text in found.said] == ["b" * 3000], "the oldest message goes first"
         with progress.step("x" * 5000, "\ud800"):
             assert re.fullmatch(r"timing · round 1 of 3 · x+… · \ud800 1", shown(file))
         progress.announce("c" * 9000)

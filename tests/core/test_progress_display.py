@@ -96,8 +96,8 @@ def test_a_long_step_that_publishes_nothing_is_shown_in_its_own_cell_and_goes_on
     assert all(re.fullmatch(r"long · 0:0\d", text) for text in texts[:3]) and len(set(texts[:3])) == 3
     assert re.fullmatch(r"at work 0:0\d", texts[-2])
     assert texts[-1] is None
-    said = "".join(each["content"]["text"] for each in sent if each["msg_type"] == "stream")
-    assert said == f"before\nafter {threads}\n", "the thread has ended"
+    output = "".join(each["content"]["text"] for each in sent if each["msg_type"] == "stream")
+    assert output == f"before\nafter {threads}\n", "the thread has ended"
 
 
 def test_a_frontend_that_has_gone_does_not_end_the_work() -> None:

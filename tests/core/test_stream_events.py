@@ -16,7 +16,7 @@ REST = 0
 Plain = tuple[list[bool], int, int, int, list[int]]
 
 
-def slowly(said: list[int], truth: list[int], pieces: list[int], tolerance: int, repeat: int) -> Plain:
+def slowly(answers: list[int], truth: list[int], pieces: list[int], tolerance: int, repeat: int) -> Plain:
     """The definition, one window after the other: (found, alarms, outside, alarmed, delays)."""
     events: list[tuple[int, int, int]] = []  # first, last, label
     for at, label in enumerate(truth):
@@ -29,8 +29,8 @@ def slowly(said: list[int], truth: list[int], pieces: list[int], tolerance: int,
     found, delays = [], []
     for first, last, label in events:
         later = [begin for begin, _, other in events if other == label and begin > first]
-        until = min([last + tolerance + 1, len(said), *later])
-        heard = [at for at in range(first, until) if said[at] == label]
+        until = min([last + tolerance + 1, len(answers), *later])
+        heard = [at for at in range(first, until) if answers[at] == label]
         found.append(bool(heard))
         delays += [heard[0] - first] if heard else []
 
@@ -40,11 +40,11 @@ def slowly(said: list[int], truth: list[int], pieces: list[int], tolerance: int,
     alarms = 0
     for label in {1, 2, 3}:
         lasting = 0
-        for at, one in enumerate(said):
+        for at, one in enumerate(answers):
             lasting = lasting + 1 if one == label and not meant(at, label) else 0
             alarms += lasting % repeat == 1 or (repeat == 1 and lasting > 0)
     outside = [at for at in range(len(truth)) if truth[at] == REST and not any(meant(at, one) for one in (1, 2, 3))]
-    return found, alarms, len(outside), sum(said[at] != REST for at in outside), delays
+    return found, alarms, len(outside), sum(answers[at] != REST for at in outside), delays
 
 
 @st.composite
@@ -55,10 +55,10 @@ def streams(draw: st.DrawFn) -> tuple[list[int], list[int], list[int]]:
     for number, (label, size) in enumerate(draw(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 6)), max_size=8))):
         truth += [label] * size
         pieces += [number] * size
-    said: list[int] = []
-    while len(said) < len(truth):
-        said += [draw(st.integers(0, 3))] * draw(st.integers(1, 7))
-    return said[: len(truth)], truth, pieces
+    answers: list[int] = []
+    while len(answers) < len(truth):
+        answers += [draw(st.integers(0, 3))] * draw(st.integers(1, 7))
+    return answers[: len(truth)], truth, pieces
 
 
 @given(streams(), st.integers(0, 5), st.integers(1, 6))
@@ -66,15 +66,15 @@ def streams(draw: st.DrawFn) -> tuple[list[int], list[int], list[int]]:
 def test_it_counts_as_the_plain_definition_does(
     stream: tuple[list[int], list[int], list[int]], tolerance: int, repeat: int
 ) -> None:
-    said, truth, pieces = (np.array(each, np.int64) for each in stream)
-    found = stream_events.count_events(said, truth, pieces, REST, tolerance, repeat)
+    answers, truth, pieces = (np.array(each, np.int64) for each in stream)
+    found = stream_events.count_events(answers, truth, pieces, REST, tolerance, repeat)
     got = found.is_detected.tolist(), found.false_alarms, found.outside, found.alarmed, list(found.delays)
     assert got == slowly(*stream, tolerance, repeat)
     assert (found.events, found.detected) == (len(got[0]), sum(got[0]))
 
 
-def counted(said: str, truth: str, tolerance: int = 0, repeat: int = 100) -> stream_events.EventCounts:
-    letters = [np.array([" ab".index(each) for each in text], np.int64) for text in (said, truth)]
+def counted(answers: str, truth: str, tolerance: int = 0, repeat: int = 100) -> stream_events.EventCounts:
+    letters = [np.array([" ab".index(each) for each in text], np.int64) for text in (answers, truth)]
     return stream_events.count_events(*letters, np.zeros(len(truth), np.int64), REST, tolerance, repeat)
 
 

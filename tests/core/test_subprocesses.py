@@ -60,7 +60,9 @@ def function(module: str) -> str:
         ("os.kill(os.getpid(), signal.SIGKILL)", "the process was killed (SIGKILL), as the system does"),
     ],
 )
-def test_an_end_is_told_with_the_last_words(function: str, tmp_path: Path, does: str, cause: str) -> None:
+def test_a_process_that_ends_is_reported_with_its_last_output(
+    function: str, tmp_path: Path, does: str, cause: str
+) -> None:
     ended = subprocesses.run(function, [does], tmp_path / "log", 60)
     assert not ended.timed_out and ended.describe().startswith(cause)
     assert ended.describe().endswith("its last output was: ValueError: the sensor was gone")
@@ -72,7 +74,7 @@ def test_one_that_ends_well(function: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "policy", "spins"),
+    ("environment", "policy", "spins"),
     [
         ({}, "PASSIVE", subprocesses.OPENMP_WAIT["GOMP_SPINCOUNT"]),
         ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE", None),
@@ -84,20 +86,20 @@ def test_waiting_openmp_threads_sleep_unless_the_user_has_decided(
     function: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    given: dict[str, str],
+    environment: dict[str, str],
     policy: str | None,
     spins: str | None,
 ) -> None:
     for name in subprocesses.OPENMP_WAIT:
         monkeypatch.delenv(name, raising=False)
-    for name, value in given.items():
+    for name, value in environment.items():
         monkeypatch.setenv(name, value)
     does = "print([os.environ.get(name) for name in ('OMP_WAIT_POLICY', 'GOMP_SPINCOUNT')])"
     ended = subprocesses.run(function, [does], tmp_path / "log", 60)
     assert ended.log.read_text().splitlines()[-1] == str([policy, spins])
 
 
-def test_an_exception_is_told_with_its_words(function: str, tmp_path: Path) -> None:
+def test_an_exception_is_reported_with_its_message(function: str, tmp_path: Path) -> None:
     ended = subprocesses.run(function, ["time.sleep(0.3); raise KeyError('ours')"], tmp_path / "log", 60)
     assert (ended.code, subprocesses.last_useful_line(ended.output)) == (1, "KeyError: 'ours'")
 
@@ -162,7 +164,7 @@ def test_a_look_that_is_true_ends_it_and_no_time_ran_out(function: str, tmp_path
     assert not _runs(pids[0])
 
 
-def test_it_is_told_what_its_environment_adds(function: str, tmp_path: Path) -> None:
+def test_a_subprocess_receives_the_additional_environment(function: str, tmp_path: Path) -> None:
     does = "sys.exit(int(os.environ['GIVEN']))"
     assert subprocesses.run(function, [does], tmp_path / "log", 60, {"GIVEN": "5"}).code == 5
 
@@ -200,7 +202,7 @@ def test_a_call_raises_what_the_function_raises(
     assert type(raised.value) is kind and raised.value.exit_code == exit_code
 
 
-def test_a_call_without_room_for_files_is_an_error_of_the_machine(module: str, tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_of_the_machine(module: str, tmp_path: Path) -> None:
     with pytest.raises(ResourceError, match="^/somewhere: No space left on device; free some space, or allow more$"):
         subprocesses.call(f"{module}:fill_the_disk", {}, tmp_path, 60)
 

@@ -42,11 +42,11 @@ def scenes(count: int, size: tuple[int, int] = SIZE, seed: int = 0) -> list[Scen
     return found
 
 
-def voc(home: Path, made: list[Scene]) -> None:
+def voc(home: Path, pictures: list[Scene]) -> None:
     """Annotations, JPEGImages and ImageSets; pictures as PNG, so that no pixel is lost."""
     for folder in ("Annotations", "JPEGImages", "ImageSets/Main"):
         (home / folder).mkdir(parents=True, exist_ok=True)
-    for scene in made:
+    for scene in pictures:
         Image.fromarray(scene.pixels).save(home / "JPEGImages" / f"{scene.name}.png")
         height, width = scene.pixels.shape[:2]
         things = "".join(
@@ -57,15 +57,15 @@ def voc(home: Path, made: list[Scene]) -> None:
         size = f"<size><width>{width}</width><height>{height}</height><depth>3</depth></size>"
         (home / "Annotations" / f"{scene.name}.xml").write_text(f"<annotation>{size}{things}</annotation>")
     for split in ("train", "test"):
-        names = "".join(f"{scene.name}\n" for scene in made if scene.split == split)
+        names = "".join(f"{scene.name}\n" for scene in pictures if scene.split == split)
         (home / "ImageSets/Main" / f"{split}.txt").write_text(names)
 
 
-def coco(home: Path, made: list[Scene]) -> None:
+def coco(home: Path, pictures: list[Scene]) -> None:
     """One JSON file and one folder of pictures for each split."""
     (home / "annotations").mkdir(parents=True, exist_ok=True)
     for split in ("train", "test"):
-        mine = [scene for scene in made if scene.split == split]
+        mine = [scene for scene in pictures if scene.split == split]
         (home / f"{split}2017").mkdir(exist_ok=True)
         for scene in mine:
             Image.fromarray(scene.pixels).save(home / f"{split}2017" / f"{scene.name}.png")
@@ -86,9 +86,9 @@ def coco(home: Path, made: list[Scene]) -> None:
         (home / "annotations" / f"instances_{split}2017.json").write_text(json.dumps(values))
 
 
-def yolo(home: Path, made: list[Scene]) -> None:
+def yolo(home: Path, pictures: list[Scene]) -> None:
     """images/SPLIT, labels/SPLIT and data.yaml."""
-    for scene in made:
+    for scene in pictures:
         height, width = scene.pixels.shape[:2]
         for folder in ("images", "labels"):
             (home / folder / scene.split).mkdir(parents=True, exist_ok=True)

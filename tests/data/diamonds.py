@@ -77,7 +77,7 @@ def pictures(count: int, seed: int = 0, *, fixed: bool = False) -> list[Shown]:
     return made
 
 
-def coco(home: Path, made: list[Shown]) -> None:
+def coco(home: Path, drawn: list[Shown]) -> None:
     """COCO's instances, with a polygon for each diamond."""
     categories = [{"id": 3 + kind, "name": name} for kind, name in enumerate(CLASSES)]
 
@@ -89,7 +89,7 @@ def coco(home: Path, made: list[Shown]) -> None:
             for left, top, right, bottom in [diamond.box]
         ]  # fmt: skip
 
-    posed.write_coco(home, "instances", made, categories, annotate)
+    posed.write_coco(home, "instances", drawn, categories, annotate)
 
 
 def edit_coco(home: Path, change: Callable[[dict[str, Any]], None]) -> None:
@@ -100,9 +100,9 @@ def edit_coco(home: Path, change: Callable[[dict[str, Any]], None]) -> None:
     path.write_text(json.dumps(values))
 
 
-def yolo(home: Path, made: list[Shown]) -> None:
+def yolo(home: Path, drawn: list[Shown]) -> None:
     """images/SPLIT, labels/SPLIT and data.yaml."""
-    for each in made:
+    for each in drawn:
         for folder in ("images", "labels"):
             (home / folder / each.split).mkdir(parents=True, exist_ok=True)
         Image.fromarray(each.pixels).save(home / "images" / each.split / f"{each.name}.png")

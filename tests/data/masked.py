@@ -64,9 +64,9 @@ def indexed(mask: np.ndarray) -> Image.Image:
     return drawn
 
 
-def folders(home: Path, made: list[Scene]) -> None:
+def folders(home: Path, pictures: list[Scene]) -> None:
     """images/SPLIT, masks/SPLIT and data.yaml; pictures as PNG, so that no pixel is lost."""
-    for scene in made:
+    for scene in pictures:
         for folder, image in (("images", Image.fromarray(scene.pixels)), ("masks", indexed(scene.mask))):
             path = home / folder / scene.split / f"{scene.name}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,15 +74,15 @@ def folders(home: Path, made: list[Scene]) -> None:
     (home / "data.yaml").write_text(f"names: {list(CLASSES)}\n")
 
 
-def voc(home: Path, made: list[Scene]) -> None:
+def voc(home: Path, pictures: list[Scene]) -> None:
     """JPEGImages, SegmentationClass, ImageSets and classes.txt."""
     for folder in ("JPEGImages", "SegmentationClass", "ImageSets/Segmentation"):
         (home / folder).mkdir(parents=True, exist_ok=True)
-    for scene in made:
+    for scene in pictures:
         Image.fromarray(scene.pixels).save(home / "JPEGImages" / f"{scene.name}.png")
         indexed(scene.mask).save(home / "SegmentationClass" / f"{scene.name}.png")
     for split in ("train", "test"):
-        names = "".join(f"{scene.name}\n" for scene in made if scene.split == split)
+        names = "".join(f"{scene.name}\n" for scene in pictures if scene.split == split)
         (home / "ImageSets/Segmentation" / f"{split}.txt").write_text(names)
     (home / "classes.txt").write_text("\n".join(CLASSES))
 

@@ -51,14 +51,14 @@ def zipped(folder: Path, files: dict[str, bytes]) -> Path:
     return folder / "pictures.zip"
 
 
-def asked(path: Path, **options):
+def data_section(path: Path, **options):
     """A `data` section whose cache lies beside the pictures."""
     common = {"cache": str(path.parent / "cache"), "size": 8, "calibration_samples": 4}
     return {"source": "image_folder", "path": str(path), **common, **options}
 
 
 def read(path: Path, progress=None, **options):
-    return load(parse(asked(path, **options)), progress)
+    return load(parse(data_section(path, **options)), progress)
 
 
 def contents(data):

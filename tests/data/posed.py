@@ -82,7 +82,7 @@ def pictures(count: int, size: tuple[int, int] = SIZE, seed: int = 0, *, fixed: 
 def write_coco(
     home: Path,
     stem: str,
-    made: Sequence[Any],
+    drawn: Sequence[Any],
     categories: Sequence[dict[str, Any]],
     annotate: Callable[[Any], Sequence[dict[str, Any]]],
 ) -> None:
@@ -92,7 +92,7 @@ def write_coco(
     """
     (home / "annotations").mkdir(parents=True, exist_ok=True)
     for split in ("train", "test"):
-        mine = [each for each in made if each.split == split]
+        mine = [each for each in drawn if each.split == split]
         (home / f"{split}2017").mkdir(exist_ok=True)
         for each in mine:
             Image.fromarray(each.pixels).save(home / f"{split}2017" / f"{each.name}.png")
@@ -110,7 +110,7 @@ def write_coco(
         (home / "annotations" / f"{stem}_{split}2017.json").write_text(json.dumps(values))
 
 
-def coco(home: Path, made: list[Posed]) -> None:
+def coco(home: Path, drawn: list[Posed]) -> None:
     """COCO's person keypoints; the skeleton is counted from 1."""
     category = {"id": 3, "name": CLASSES[0], "keypoints": list(NAMES),
                 "skeleton": [[start + 1, end + 1] for start, end in SKELETON]}  # fmt: skip
@@ -124,12 +124,12 @@ def coco(home: Path, made: list[Posed]) -> None:
             for left, top, right, bottom in [cross.box]
         ]  # fmt: skip
 
-    write_coco(home, "person_keypoints", made, [category], annotate)
+    write_coco(home, "person_keypoints", drawn, [category], annotate)
 
 
-def yolo(home: Path, made: list[Posed], columns: int = 3, more: str = f"kpt_names: {{0: {list(NAMES)}}}\n") -> None:
+def yolo(home: Path, drawn: list[Posed], columns: int = 3, more: str = f"kpt_names: {{0: {list(NAMES)}}}\n") -> None:
     """images/SPLIT, labels/SPLIT and data.yaml with `kpt_shape`."""
-    for each in made:
+    for each in drawn:
         height, width = each.pixels.shape[:2]
         for folder in ("images", "labels"):
             (home / folder / each.split).mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Samples that cannot be used, told in the user's words; pools are made as a source would make them."""
+"""Samples that cannot be used are reported in the user's terms; the pools are built as by a data source."""
 
 from dataclasses import replace
 
@@ -23,9 +23,9 @@ def config(**options):
     return DigitsConfig(**{"calibration_samples": 6, **options})
 
 
-def told(found, words):
-    with pytest.raises(DataError, match=words) as caught:
-        splits.divide(checks.normalize_pools(found), config())
+def check_refused(raw_pools, message):
+    with pytest.raises(DataError, match=message) as caught:
+        splits.divide(checks.normalize_pools(raw_pools), config())
     assert caught.value.exit_code == 4
 
 
@@ -33,21 +33,21 @@ def told(found, words):
 def test_nan_and_infinity_are_found_anywhere(value):
     found = pools(5000)
     found.train.x[4321, 2] = value
-    told(found, "train: sample 4321, feature 2 is ")
+    check_refused(found, "train: sample 4321, feature 2 is ")
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
-def test_a_bad_value_of_a_window_is_told_with_its_place(value):
+def test_a_bad_value_of_a_window_is_reported_with_its_place(value):
     found = pools(5000, kind="window")
     found.train.x[4321, 2, 1] = value
-    told(found, "train: sample 4321, time 2, channel 1 is ")
+    check_refused(found, "train: sample 4321, time 2, channel 1 is ")
 
 
 @pytest.mark.parametrize(
     "x", [np.zeros((60, 4)), np.zeros((60, 4, 2), int), np.zeros((60, 4, 0)), np.zeros((60, 4, 2, 1))]
 )
 def test_windows_are_floats_of_three_axes(x):
-    told(
+    check_refused(
         replace(pools(kind="window"), train=Split(x, pools().train.y)),
         "windows are .* floating-point .n, time, channels.",
     )
@@ -57,47 +57,47 @@ def test_a_double_beyond_float32_is_an_infinity():
     found = pools()
     x = found.train.x.astype(np.float64)
     x[7, 0] = 1e300
-    told(replace(found, train=Split(x, found.train.y)), "sample 7, feature 0 is inf")
+    check_refused(replace(found, train=Split(x, found.train.y)), "sample 7, feature 0 is inf")
 
 
 @pytest.mark.parametrize("label", [-1, 3, 2**40])
 def test_labels_out_of_range(label):
     found = pools()
     found.train.y[11] = label
-    told(found, f"label {label} at sample 11 .1 such labels.; labels must be 0 to 2")
+    check_refused(found, f"label {label} at sample 11 .1 such labels.; labels must be 0 to 2")
 
 
 @pytest.mark.parametrize("y", [np.zeros(60), np.zeros((60, 3), int), np.zeros(60, bool)])
 def test_labels_must_be_one_integer_each(y):
-    told(replace(pools(), train=Split(pools().train.x, y)), "labels are .* must be integers")
+    check_refused(replace(pools(), train=Split(pools().train.x, y)), "labels are .* must be integers")
 
 
 def test_an_empty_class_is_named():
     found = pools()
-    told(replace(found, classes=("a", "b", "c", "dog")), "train: no sample of class 'dog' .1 of 4")
+    check_refused(replace(found, classes=("a", "b", "c", "dog")), "train: no sample of class 'dog' .1 of 4")
 
 
 def test_a_class_missing_from_a_given_split_is_named():
     found = pools()
-    told(replace(found, test=Split(found.train.x[:2] + 9, found.train.y[:2])), "test: no sample of class 'c'")
+    check_refused(replace(found, test=Split(found.train.x[:2] + 9, found.train.y[:2])), "test: no sample of class 'c'")
 
 
 def test_a_class_with_too_few_distinct_samples():
     found = pools()
     found.train.x[found.train.y == 1] = 0.5
-    told(found, "no sample of class 'b'.*copies of one count once")
+    check_refused(found, "no sample of class 'b'.*copies of one count once")
 
 
 def test_lengths_and_shapes_must_agree():
     found = pools()
-    told(replace(found, train=Split(found.train.x[:-1], found.train.y)), "shape .59, 4. and labels .60,.")
+    check_refused(replace(found, train=Split(found.train.x[:-1], found.train.y)), "shape .59, 4. and labels .60,.")
     narrow = Split(found.train.x[:9, :3] + 9, found.train.y[:9])
-    told(replace(found, test=narrow), "differ in shape between splits: train .4,., test .3,.")
+    check_refused(replace(found, test=narrow), "differ in shape between splits: train .4,., test .3,.")
 
 
 def test_an_empty_split_is_refused():
     found = pools()
-    told(replace(found, test=Split(found.train.x[:0], found.train.y[:0])), "test: no samples")
+    check_refused(replace(found, test=Split(found.train.x[:0], found.train.y[:0])), "test: no samples")
 
 
 @pytest.mark.parametrize(
@@ -105,17 +105,17 @@ def test_an_empty_split_is_refused():
 )
 def test_images_are_bytes_of_one_or_three_channels(x):
     found = pools(kind="image")
-    told(replace(found, train=Split(x, found.train.y)), "must be uint8 .n, height, width, 1 or 3.")
+    check_refused(replace(found, train=Split(x, found.train.y)), "must be uint8 .n, height, width, 1 or 3.")
 
 
 @pytest.mark.parametrize("x", [np.zeros((60, 4), int), np.zeros((60, 4, 2)), np.zeros((60, 0))])
 def test_vectors_are_floats_in_rows(x):
-    told(replace(pools(), train=Split(x, pools().train.y)), "must be floating-point .n, features.")
+    check_refused(replace(pools(), train=Split(x, pools().train.y)), "must be floating-point .n, features.")
 
 
 @pytest.mark.parametrize("names", [(), ("a",), ("a", "a", "b"), ("a", "", "b")])
 def test_class_names(names):
-    told(replace(pools(), classes=names), "classes: got ")
+    check_refused(replace(pools(), classes=names), "classes: got ")
 
 
 def test_other_number_types_become_int64_and_float32():

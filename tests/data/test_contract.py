@@ -52,10 +52,10 @@ def test_the_folder_holds_the_sources_of_the_design():
 def test_samples_are_raw(data):
     axes = {"image": ("uint8", 3), "vector": ("float32", 1), "audio": ("float32", 1), "window": ("float32", 2)}
     axes["text"] = ("int32", 1)
-    wanted = axes[data.kind]
-    assert (data.raw_dtype, len(data.raw_shape)) == wanted
+    expected = axes[data.kind]
+    assert (data.raw_dtype, len(data.raw_shape)) == expected
     for split in every(data).values():
-        assert split.x.dtype == wanted[0] and split.x.shape == (len(split), *data.raw_shape)
+        assert split.x.dtype == expected[0] and split.x.shape == (len(split), *data.raw_shape)
         labels = {**dict.fromkeys(BOX_TASKS, ("float32", 3)), "segmentation": ("uint8", 3)}.get(data.task, ("int64", 1))
         assert (str(split.y.dtype), split.y.ndim, len(split.y)) == (*labels, len(split))
         assert not split.x.flags.writeable and not split.y.flags.writeable
@@ -73,10 +73,10 @@ def test_every_class_is_everywhere_but_maybe_in_calibration(data):
 
 
 def test_calibration_is_as_large_as_asked_and_balanced(section):
-    wanted = 2 * len(load(parsed(section)).classes)
-    data = load(parsed({**section, "calibration_samples": wanted}))
+    count = 2 * len(load(parsed(section)).classes)
+    data = load(parsed({**section, "calibration_samples": count}))
     if data.task in (*BOX_TASKS, "segmentation"):  # a picture has several classes
-        assert len(data.calibration) == wanted
+        assert len(data.calibration) == count
         return
     assert np.bincount(data.calibration.y).tolist() == [2] * len(data.classes)
 
@@ -146,7 +146,7 @@ def test_a_config_is_plain_and_comes_back_the_same(section):
 
 
 @pytest.mark.parametrize(
-    "wrong, told",
+    "wrong, message",
     [
         ({}, "needs `source:`"),
         ({"source": "digts"}, 'did you mean "digits"'),
@@ -155,8 +155,8 @@ def test_a_config_is_plain_and_comes_back_the_same(section):
         (None, "got None"),
     ],
 )
-def test_a_wrong_source_is_told_what_there_is(wrong, told):
-    with pytest.raises(ConfigError, match=told):
+def test_the_error_for_an_unknown_source_lists_the_sources(wrong, message):
+    with pytest.raises(ConfigError, match=message):
         parse(wrong)
 
 

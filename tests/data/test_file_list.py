@@ -108,11 +108,11 @@ FAULTS = {
 def test_a_table_that_cannot_be_is_named(fault: str, tmp_path: Path) -> None:
     _, table = pictures(tmp_path)
     names = [line.split(",")[0] for line in table.read_text().splitlines()[1:3]]
-    text, told = (each.format(*names) for each in FAULTS[fault])
+    text, message = (each.format(*names) for each in FAULTS[fault])
     table.write_text(text)
     with pytest.raises(DataError) as caught:
         read(table)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_the_order_of_the_rows_decides_nothing_about_the_classes(tmp_path: Path) -> None:

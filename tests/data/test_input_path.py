@@ -170,11 +170,11 @@ def test_every_file_gets_the_evaluations_own_scores(
         TensorSpec("scores", (1, 3), "float32", "NC"),
     )
     scores = evaluated(target, files, ends, x)
-    assert len(np.unique(scores, axis=0)) > 0.7 * len(scores)  # or equality would prove little
+    assert len(np.unique(scores, axis=0)) > 0.7 * len(scores)  # otherwise equality would show little
     path = packed(tmp_path / f"{name}.edge.zip", target, raw, ends, files, samples[:2], scores[:2], data)
-    asked = ("--json", "--no-trial", "--threads", "1", "--interpreter", INTERPRETERS[name])
+    options = ("--json", "--no-trial", "--threads", "1", "--interpreter", INTERPRETERS[name])
     done = subprocess.run(
-        [sys.executable, str(runner), "predict", str(path), str(home), *asked], capture_output=True, text=True
+        [sys.executable, str(runner), "predict", str(path), str(home), *options], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-2000:]
     answers = [json.loads(line) for line in done.stdout.splitlines()]
@@ -184,10 +184,10 @@ def test_every_file_gets_the_evaluations_own_scores(
         for each in answers
         if of_training(each, data)
     )
-    wanted = Counter(
+    expected = Counter(
         (data.classes[label] if named else "", *row.tolist()) for label, row in zip(labels, scores, strict=True)
     )
-    assert found == wanted
+    assert found == expected
     tracks = set(home.rglob("*.txt")) if source == "wav_track" else set()  # which are no samples
     assert {each["input"] for each in answers} == {str(path) for path in set(home.rglob("*.*")) - tracks}
 

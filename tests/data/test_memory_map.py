@@ -35,10 +35,10 @@ def is_mapped(x: np.ndarray) -> bool:
 
 def test_a_large_part_is_a_map_and_a_small_one_is_not(rows: np.ndarray) -> None:
     order = np.random.default_rng(1).permutation(ROWS)
-    for count, wanted in ((2500, True), (100, False)):
+    for count, uses_map in ((2500, True), (100, False)):
         taken = memory_map.take(rows, order[:count])
         assert np.array_equal(taken, rows[order[:count]]) and taken.dtype == rows.dtype
-        assert (isinstance(taken, np.memmap) and Path(str(taken.filename)).name == "samples.npy") is wanted
+        assert (isinstance(taken, np.memmap) and Path(str(taken.filename)).name == "samples.npy") is uses_map
 
 
 def test_arrays_in_memory_stay_there(rows: np.ndarray, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_another_file_of_the_same_name_is_another_entry(rows: np.ndarray, tmp_pa
     assert np.array_equal(memory_map.take(np.load(tmp_path / "rows.npy", mmap_mode="r"), order), before + 1)
 
 
-def test_a_wrong_limit_is_told(monkeypatch: pytest.MonkeyPatch, rows: np.ndarray) -> None:
+def test_a_wrong_limit_is_reported(monkeypatch: pytest.MonkeyPatch, rows: np.ndarray) -> None:
     monkeypatch.setenv(memory_map.LIMIT_VARIABLE, "2 GB")
     with pytest.raises(
         ConfigError, match=r"^EDGEKIT_SPLIT_MB: got '2 GB'; give a whole number of megabytes, or unset it$"
@@ -93,7 +93,7 @@ def test_a_wrong_limit_is_told(monkeypatch: pytest.MonkeyPatch, rows: np.ndarray
         memory_map.take(rows, np.arange(ROWS))
 
 
-def test_a_cache_without_room_is_an_error_of_resources(rows: np.ndarray, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_full_disk_in_the_cache_is_a_resource_error(rows: np.ndarray, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(
@@ -134,9 +134,9 @@ def test_processes_that_fill_and_read_one_cache_at_once_agree(tmp_path: Path) ->
         subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=root, env=environment, stdout=subprocess.PIPE)
         for _ in range(3)
     ]
-    said = {process.communicate()[0] for process in running}
-    assert [process.returncode for process in running] == [0, 0, 0] and len(said) == 1
-    assert said == {f"{divided(tmp_path, 'another').digest}\n".encode()}
+    digests = {process.communicate()[0] for process in running}
+    assert [process.returncode for process in running] == [0, 0, 0] and len(digests) == 1
+    assert digests == {f"{divided(tmp_path, 'another').digest}\n".encode()}
     entries = [path for path in (tmp_path / "cache").iterdir() if path.name != "digests"]
     assert len(entries) == 5 and not [path for path in entries if path.name.startswith(".")]
 

@@ -106,19 +106,19 @@ def test_recordings_of_several_classes_are_divided_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "said"),
+    ("labels", "message"),
     [
         ([0] * 4 + [1], r"'1' has 1; train, calibration, validation, test need one each"),
         ([0, 1] * 3, r"'0' has 3, '1' has 3; train, calibration"),
     ],
 )
-def test_too_few_recordings_say_so_and_what_to_do(labels: list[int], said: str) -> None:
-    with pytest.raises(DataError, match=said) as caught:
+def test_too_few_recordings_say_so_and_what_to_do(labels: list[int], message: str) -> None:
+    with pytest.raises(DataError, match=message) as caught:
         splits.divide(pools([20] * len(labels), labels), config())
     assert "record more, remove" in str(caught.value) and "provide validation and test yourself" in str(caught.value)
 
 
-def test_recordings_joined_by_their_content_are_told_apart_from_too_few() -> None:
+def test_recordings_joined_by_their_content_are_distinguished_from_too_few() -> None:
     repeated = {20: 0, 40: 0, 60: 0}
     with pytest.raises(
         DataError, match=r"'0' has 1 \(4, joined by samples of the same content\).*remove repeated samples"
@@ -192,8 +192,8 @@ def test_a_recording_with_an_anomaly_leaves_train_as_a_whole(seed: int) -> None:
     made, _ = mixed("anomaly", y, groups, seed)
     assert not made.train.y.any() and not made.calibration.y.any()
     assert made.validation.y.any() and made.test.y.any()
-    told = next((note for note in made.notes if "anomalies of train" in note), "")
-    assert not told or re.search("with [0-9]+ normal samples of their recordings, went to test and validation", told)
+    text = next((note for note in made.notes if "anomalies of train" in note), "")
+    assert not text or re.search("with [0-9]+ normal samples of their recordings, went to test and validation", text)
 
 
 def test_anomalies_that_test_lends_bring_their_recordings() -> None:
@@ -209,7 +209,7 @@ def test_anomalies_that_test_lends_bring_their_recordings() -> None:
     assert [len(each) for each in owners] == [5, 5] and not owners[0] & owners[1]
 
 
-def test_too_few_recordings_of_the_ordinary_are_told() -> None:
+def test_too_few_normal_recordings_are_reported() -> None:
     whole = replace(pools([20] * 8, [0, 0, 0, 1, 1, 1, 1, 1]), classes=("normal", "anomaly"))
     with pytest.raises(DataError, match="'normal' has 3; train, calibration, validation, test need one each"):
         splits.divide(checks.normalize_pools(whole, "anomaly"), config(task="anomaly"))

@@ -9,7 +9,7 @@ import pytest
 
 from edgekit.core.errors import ConfigError, DataError
 from edgekit.data import Data, load, parse
-from tests.core.tasks.made import LABELS, MADE
+from tests.core.tasks.task_data import ARRAYS_OF, LABELS
 
 RANDOM = np.random.default_rng(0)
 
@@ -23,9 +23,9 @@ def vectors(count: int) -> np.ndarray:
     return RANDOM.normal(size=(count, 4)).astype(np.float32)
 
 
-@pytest.mark.parametrize("task", MADE)
+@pytest.mark.parametrize("task", ARRAYS_OF)
 def test_data_of_a_task_are_divided(tmp_path: Path, task: str) -> None:
-    arrays = MADE[task]()
+    arrays = ARRAYS_OF[task]()
     data = loaded(tmp_path, task, **arrays)
     splits = (data.train, data.calibration, data.validation, data.test)
     assert data.task == task
@@ -38,11 +38,11 @@ def test_data_of_a_task_are_divided(tmp_path: Path, task: str) -> None:
 
 
 def test_labels_and_names(tmp_path: Path) -> None:
-    data = loaded(tmp_path, "multi_label", **MADE["multi_label"]())
+    data = loaded(tmp_path, "multi_label", **ARRAYS_OF["multi_label"]())
     assert data.classes == LABELS
     assert data.train.y.dtype == np.int64 and data.train.y.shape[1:] == (3,)
     assert abs(data.train.y.mean(axis=0) - data.test.y.mean(axis=0)).max() < 0.03
-    data = loaded(tmp_path, "regression", **MADE["regression"]())
+    data = loaded(tmp_path, "regression", **ARRAYS_OF["regression"]())
     assert data.classes == ("f", "root")
     assert data.train.y.dtype == np.float32 and data.train.y.shape[1:] == (2,)
     assert abs(data.validation.y.mean(axis=0) - data.test.y.mean(axis=0)).max() < 0.1
@@ -58,7 +58,7 @@ def test_other_labels_are_other_data(tmp_path: Path) -> None:
 
 
 def test_anomalies_leave_train(tmp_path: Path) -> None:
-    data = loaded(tmp_path, "anomaly", **MADE["anomaly"]())
+    data = loaded(tmp_path, "anomaly", **ARRAYS_OF["anomaly"]())
     assert data.classes == ("normal", "anomaly")
     assert not data.train.y.any() and not data.calibration.y.any()
     assert {int(data.validation.y.sum()), int(data.test.y.sum())} == {200}
@@ -87,7 +87,7 @@ def test_anomalies_nobody_needs_are_left_out(tmp_path: Path) -> None:
     assert any(note.startswith("10 anomalies of train were left out") for note in data.notes)
 
 
-def test_without_an_anomaly_nothing_can_be_judged(tmp_path: Path) -> None:
+def test_a_split_without_an_anomaly_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no anomaly among .* put more into train"):
         loaded(tmp_path, "anomaly", x_train=vectors(100), y_train=np.zeros(100, int))
 

@@ -63,7 +63,7 @@ def changed(**tensors: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("found", "word"),
+    ("tensors", "word"),
     [
         (changed(picture=np.zeros((59, 1, 8, 8), np.uint8)), "different numbers of samples: picture 59, sensors 60"),
         (changed(sensors=np.zeros(60, np.float32)), r"x_train.sensors is float32 of shape \(60,\); give \(n, 1\)"),
@@ -89,9 +89,9 @@ def changed(**tensors: Any) -> dict[str, Any]:
           "x_test.a": np.zeros((5, 2)), "x_test.b": np.zeros((5, 2))}, "x_train is one array"),
     ],
 )  # fmt: skip
-def test_tensors_that_do_not_fit_are_named(found: dict[str, Any], word: str) -> None:
+def test_tensors_that_do_not_fit_are_named(tensors: dict[str, Any], word: str) -> None:
     with pytest.raises(DataError, match=word):
-        arrays.pools_from_arrays(found, "here")
+        arrays.pools_from_arrays(tensors, "here")
 
 
 def test_a_task_that_gives_a_sample_back_takes_one_array() -> None:

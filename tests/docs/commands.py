@@ -286,7 +286,7 @@ ELSEWHERE = {
     "/etc/systemd/system/edgekit-serve.service.d/openvino.conf": SERVICE,
     ".venv/bin/pytest tests/runner/test_model.py": COLLECTED,
     ".venv/bin/pytest tests/runner/test_model.py -k golden": COLLECTED,
-    ".venv/bin/pytest -m long tests/walks/test_windows.py": COLLECTED,
+    ".venv/bin/pytest -m long tests/pipelines/test_windows.py": COLLECTED,
     "apt-get install ffmpeg qemu-user chromium strace nginx systemd redis-server slowhttptest openssh-client "
     "openssh-server prometheus mosquitto": ("installs"),
     "apt-get install libb64-0d": "installs; tests/serve/test_perf_analyzer.py fails without it",

@@ -83,7 +83,7 @@ class Environment:
 
 
 @contextmanager
-def made(combination: Combination, base: Path, folder: Path) -> Iterator[Environment]:
+def create_environment(combination: Combination, base: Path, folder: Path) -> Iterator[Environment]:
     """An environment for a combination, deleted afterwards; NoWheels when there is none, RuntimeError for the rest."""
     with installed([NUMPYS[combination.numpy], INTERPRETERS[combination.interpreter]], base, folder) as environment:
         yield environment
@@ -92,13 +92,13 @@ def made(combination: Combination, base: Path, folder: Path) -> Iterator[Environ
 
 
 @contextmanager
-def installed(wanted: Sequence[str], base: Path, folder: Path) -> Iterator[Environment]:
+def installed(requirements: Sequence[str], base: Path, folder: Path) -> Iterator[Environment]:
     """An environment of a Python with these requirements, of wheels only; deleted afterwards."""
     python, cache = folder / "env" / "bin" / "python", folder / "cache"
     try:
         cache.mkdir(parents=True)
         _uv("venv", "--quiet", "--python", base, folder / "env")
-        _uv("pip", "install", "--quiet", "--only-binary", ":all:", "--python", python, *wanted)
+        _uv("pip", "install", "--quiet", "--only-binary", ":all:", "--python", python, *requirements)
         listing = json.loads(_uv("pip", "list", "--format", "json", "--python", python))
         yield Environment(python, {entry["name"].lower(): entry["version"] for entry in listing}, cache)
     finally:
@@ -115,15 +115,15 @@ def _uv(*arguments: object) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=clean(), check=False)
     if done.returncode == 0:
         return done.stdout
-    said = " ".join(done.stderr.split())
-    if NO_SOLUTION in said and NOT_FOUND not in said and any(words in said for words in NO_WHEELS):
-        raise NoWheels(reason(said))
-    raise RuntimeError(f"uv {' '.join(map(str, arguments))} failed: {said}")
+    stderr = " ".join(done.stderr.split())
+    if NO_SOLUTION in stderr and NOT_FOUND not in stderr and any(words in stderr for words in NO_WHEELS):
+        raise NoWheels(reason(stderr))
+    raise RuntimeError(f"uv {' '.join(map(str, arguments))} failed: {stderr}")
 
 
-def reason(said: str) -> str:
+def reason(stderr: str) -> str:
     """The resolver's reason, up to where it goes on to what follows from it."""
-    sentence = said[said.find("Because ") + len("Because ") :]
+    sentence = stderr[stderr.find("Because ") + len("Because ") :]
     for end in (" and only the following", " and you require", ", we can conclude", " we can conclude"):
         sentence = sentence.split(end)[0]
     return sentence[:200]

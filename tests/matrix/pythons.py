@@ -10,7 +10,7 @@ from pathlib import Path
 
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 FEWEST = 4
-"""With fewer versions than this the matrix proves too little; CI fails."""
+"""With fewer versions than this the matrix shows too little, and CI fails."""
 ASK = (
     "import platform, sys; print('{}.{}'.format(*sys.version_info[:2]), platform.python_implementation(),"
     " getattr(sys, '_base_executable', sys.executable), sep='\\n')"
@@ -18,7 +18,7 @@ ASK = (
 
 
 @cache
-def found() -> dict[str, Path]:
+def available() -> dict[str, Path]:
     """The Python of every version that is here and really runs (a pyenv shim may name one that is not set up)."""
     pythons = {version: next(_running(version), None) for version in VERSIONS}
     return {version: path for version, path in pythons.items() if path is not None}

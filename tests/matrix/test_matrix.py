@@ -24,7 +24,7 @@ from tests.runner.test_same_bits import EXPECTED
 from . import bundles, pythons
 from .bundles import Known
 from .conftest import TABLE
-from .environments import COMBINATIONS, Combination, Environment, NoWheels, made, may_lack_wheels
+from .environments import COMBINATIONS, Combination, Environment, NoWheels, create_environment, may_lack_wheels
 
 pytestmark = [pytest.mark.matrix, pytest.mark.slow]
 
@@ -41,7 +41,7 @@ BACKEND = 5
 
 @dataclass(frozen=True)
 class Runner:
-    """edgerun.pyz in one environment, asked for one interpreter on one thread."""
+    """edgerun.pyz in one environment, with one interpreter on one thread."""
 
     file: Path
     environment: Environment
@@ -52,7 +52,7 @@ class Runner:
         chosen = ("--interpreter", self.interpreter, "--threads", 1, "--no-trial") if pinned else ()
         return self.environment.run(self.file, *arguments, *chosen)
 
-    def told(self, *arguments: object, pinned: bool = True) -> dict[str, Any]:
+    def run_json(self, *arguments: object, pinned: bool = True) -> dict[str, Any]:
         """The JSON of a command that must succeed."""
         done = self.try_(*arguments, "--json", pinned=pinned)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -70,7 +70,7 @@ class Runner:
 
 
 def test_enough_pythons_are_here() -> None:
-    here = pythons.found()
+    here = pythons.available()
     enough = f"{pythons.FEWEST} versions of Python, on the PATH or from pyenv"
     requirements.condition(len(here) >= pythons.FEWEST, enough, why=f"there is {', '.join(here) or 'none'}")
 
@@ -82,7 +82,7 @@ def test_it_runs(
     base = requirements.python(combination.python)
     name = combination.interpreter
     try:
-        with made(combination, base, tmp_path / "made") as environment:
+        with create_environment(combination, base, tmp_path / "made") as environment:
             here = Runner(runner, environment, name)
             holds_nothing_else(combination, here)
             has_the_same_bits(here)
@@ -117,7 +117,7 @@ def answers(here: Runner, digits: dict[str, Known], integer: Known) -> tuple[str
         jobs += [pool.submit(selftest, here, other) for other in others]
         jobs += [pool.submit(names_what_is_missing, here, digits)]
         passed, label, *rest, missing = [job.result() for job in jobs]
-    figures = here.told("bench", case.path, "--calls", 200, "--warmup", 5)
+    figures = here.run_json("bench", case.path, "--calls", 200, "--warmup", 5)
     assert figures["interpreter"] == here.interpreter
     assert figures["execute"]["p50_ms"] > 0 and figures["predict"]["p50_ms"] > 0
     also = [f"{name} {found}" for name, found in zip(list(cases)[1:], rest)] or ["–"]
@@ -125,14 +125,14 @@ def answers(here: Runner, digits: dict[str, Known], integer: Known) -> tuple[str
 
 
 def predict(here: Runner, case: Known) -> str:
-    answer = here.told("predict", case.path, case.samples[case.clearest], pinned=here.is_slow)
+    answer = here.run_json("predict", case.path, case.samples[case.clearest], pinned=here.is_slow)
     assert answer["label"] == case.labels[case.clearest]
     np.testing.assert_allclose(answer["scores"], case.scores[case.clearest], rtol=0, atol=case.atol)
     return f"{answer['label']} ✓"
 
 
 def selftest(here: Runner, case: Known) -> str:
-    report = here.told("selftest", case.path, pinned=here.is_slow)
+    report = here.run_json("selftest", case.path, pinned=here.is_slow)
     assert report["ok"] and (report["interpreter"], report["version"]) == (here.interpreter, here.version)
     assert report["vectors"] == len(case.samples) and report["max_abs_delta"] <= report["atol"] == case.atol
     return f"passed, Δ {report['max_abs_delta']:.1e} of {report['atol']:.1e}"

@@ -104,7 +104,7 @@ WAYS = [
         (None, None, None),
     ],
 )
-def test_stop_where_a_runtime_is_surely_inside_the_budget(
+def test_the_advice_to_stop_names_a_runtime_inside_the_budget(
     latency_ms: float | None, size: int | None, named: str | None
 ) -> None:
     text = early_stop_advice(WAYS, ["tflite", "openvino"], 200_000, latency_ms, size)

@@ -140,17 +140,17 @@ while True:
         while len({hold.process for hold in lane.read_holds(place)}) < 3 and time.monotonic() < deadline:
             time.sleep(0.01)
         for _ in range(3):
-            asked_ns = time.monotonic_ns()
+            requested_ns = time.monotonic_ns()
             with lane.measuring():
                 pass
             mine = next(
-                hold for hold in lane.read_holds(place) if hold.process == os.getpid() and hold.began_ns > asked_ns
+                hold for hold in lane.read_holds(place) if hold.process == os.getpid() and hold.began_ns > requested_ns
             )
             for other in others:
                 between = [
                     hold
                     for hold in lane.read_holds(place)
-                    if hold.process == other.pid and asked_ns < hold.began_ns < mine.began_ns
+                    if hold.process == other.pid and requested_ns < hold.began_ns < mine.began_ns
                 ]
                 assert len(between) <= 1  # at most one that was about to begin
     finally:
@@ -222,7 +222,9 @@ def test_a_torn_line_of_the_journal_is_left_out(place: Path) -> None:
     assert [hold.kind for hold in lane.read_holds(place)] == ["computing"]
 
 
-def test_a_place_without_a_lane_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_hold_the_lane_is_reported_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(lane.FOLDER_VARIABLE, str(tmp_path / "file/lane"))
     with pytest.raises(ResourceError, match=r"EDGEKIT_LANE=.*name a writable folder"), lane.computing():

@@ -105,7 +105,7 @@ def test_a_counter_that_stands_still_or_goes_back_gives_no_figure(tmp_path: Path
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("unit", ["watts", "joules"])
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"1" * 100_000, None])
-def test_what_is_no_number_is_told(unit: MeterUnit, content: bytes | None, tmp_path: Path) -> None:
+def test_a_meter_without_a_number_is_reported(unit: MeterUnit, content: bytes | None, tmp_path: Path) -> None:
     path = tmp_path / "meter"
     path.write_text("10")
 

@@ -39,19 +39,19 @@ def rivals_of(path: Path) -> dict[str, references.ReferenceFile]:
     return references.open_reference_files(budget, ["onnx"], load(plan.data).withhold_test())
 
 
-def test_a_rival_is_opened_as_its_limit_names_it(tmp_path: Path) -> None:
+def test_a_reference_model_is_opened_as_its_limit_names_it(tmp_path: Path) -> None:
     path = linear(tmp_path / "theirs.onnx", 1, 32, 32)
     [(name, result)] = rivals_of(path).items()
     assert (name, result.path, result.kind, result.classes) == ("theirs.onnx", str(path), "onnx", 10)
 
 
-def test_a_file_that_is_no_model_is_told_by_a_process_of_its_own(tmp_path: Path) -> None:
+def test_a_file_that_is_no_model_is_reported_by_a_process_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "theirs.onnx"
     path.write_bytes(b"\x08\x07\x12\x04none" + bytes(99))
     with pytest.raises(ModelError, match=r"theirs\.onnx"):
         rivals_of(path)
 
 
-def test_a_rival_of_other_samples_is_told(tmp_path: Path) -> None:
+def test_a_reference_model_of_other_samples_is_reported(tmp_path: Path) -> None:
     with pytest.raises(EdgekitError, match=r"theirs\.onnx.*9, 9"):
         rivals_of(linear(tmp_path / "theirs.onnx", 1, 9, 9))

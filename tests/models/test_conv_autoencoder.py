@@ -31,9 +31,9 @@ def test_what_is_no_picture_is_refused(shape: tuple[int, ...]) -> None:
 
 
 def test_the_parameters_are_as_documented() -> None:
-    said = re.search(r"([\d,]+) parameters", conv_autoencoder.__doc__ or "")
+    documented = re.search(r"([\d,]+) parameters", conv_autoencoder.__doc__ or "")
     counted = sum(each.numel() for each in conv_autoencoder((1, 16, 16)).parameters())
-    assert said and said[1] == f"{counted:,}"
+    assert documented and documented[1] == f"{counted:,}"
 
 
 @pytest.fixture(scope="module")

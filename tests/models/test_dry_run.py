@@ -1,4 +1,4 @@
-"""A network of classes that ends in sigmoids is told before it is trained or converted: a softmax comes behind it."""
+"""A classifier that ends in sigmoids is reported before it is trained or converted, because a softmax follows it."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_a_residual_networks_maps_are_its_groups_outputs() -> None:
         third = module.blocks[4:](second)
         module(x)
         maps = features()
-    assert all(torch.equal(got, wanted) for got, wanted in zip(maps, (first, second, third), strict=True))
+    assert all(torch.equal(got, expected) for got, expected in zip(maps, (first, second, third), strict=True))
 
 
 def test_each_forward_replaces_the_maps_and_gradients_flow_through_them() -> None:

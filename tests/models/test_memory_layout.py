@@ -36,8 +36,8 @@ STEPS = [{"step": "scale", "factor": 1 / 255}]
 ONE_EPOCH = TrainOptions(epochs=1, batch_size=8, learning_rate=0.01, augment="none")
 
 
-def network(name: str, given: Data) -> tuple[torch.nn.Module, store.ModelSpec]:
-    spec = spec_for(given, name if ":" in name else f"{NETWORKS}:{name}", {}, STEPS)
+def network(name: str, samples: Data) -> tuple[torch.nn.Module, store.ModelSpec]:
+    spec = spec_for(samples, name if ":" in name else f"{NETWORKS}:{name}", {}, STEPS)
     return store.build(spec), spec
 
 
@@ -63,8 +63,8 @@ def test_teacher_and_student_have_each_their_own_layout(student: str, teacher: s
     taught = Distillation(network(teacher, given)[0])
     module, _ = network(student, given)
     fit(module, given, STEPS, ONE_EPOCH, seed=0, threads=1, distillation=taught)
-    wanted = torch.contiguous_format if student == "lenet" else torch.channels_last
-    assert memory_layout.layout_of(module) is wanted
+    expected = torch.contiguous_format if student == "lenet" else torch.channels_last
+    assert memory_layout.layout_of(module) is expected
 
 
 def test_so_is_one_whose_batches_are_divided() -> None:

@@ -56,7 +56,7 @@ GRADIENTS: dict[str, Callable[[ModelSpec, Data], object]] = {
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """AssertionError before a narrow 1x1 convolution runs with a stride where gradients are wanted, or if none runs."""
+    """AssertionError before a narrow 1x1 convolution runs with a stride where gradients are needed, or if none runs."""
     seen: list[nn.Conv2d] = []
 
     def see(layer: nn.Module, _: object) -> None:

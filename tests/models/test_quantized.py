@@ -90,7 +90,7 @@ def test_no_pickle_and_no_other_class_is_read(tmp_path: Path) -> None:
         (quantized.STATE, b"\x00" * 4, "cannot be read"),
     ],
 )
-def test_a_damaged_folder_is_said(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+def test_a_damaged_folder_is_reported(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     saved(tmp_path, "edgekit.models.ds_cnn:ds_cnn", {"width": 8, "blocks": 1})
     (tmp_path / "nncf" / name).write_bytes(content)
     with pytest.raises(ModelError, match=message):

@@ -45,24 +45,24 @@ LARGER = [
 SHAPES = {"image": ((1, 32, 32), (3, 32, 32)), "window": ((64, 1), (64, 3))}
 
 
-def said_of(builder: str) -> str:
+def docstring_of(builder: str) -> str:
     module, _, name = builder.partition(":")
     return inspect.getdoc(getattr(importlib.import_module(module), name)) or ""
 
 
 def kind_of(builder: str) -> str:
     """What a builder takes, by its own word: windows where it says "(N, time, channels)", images else."""
-    return "window" if "(N, time, channels)" in said_of(builder) else "image"
+    return "window" if "(N, time, channels)" in docstring_of(builder) else "image"
 
 
 def finds_boxes(builder: str) -> bool:
     """Whether a builder makes detectors, by its own word."""
-    return "-> boxes" in said_of(builder)
+    return "-> boxes" in docstring_of(builder)
 
 
 def draws_masks(builder: str) -> bool:
     """Whether a builder makes networks for segmentation, by its own word."""
-    return "-> masks" in said_of(builder)
+    return "-> masks" in docstring_of(builder)
 
 
 def task_of(builder: str) -> str:
@@ -148,7 +148,7 @@ class TestSizes:
         assert not module.training
 
     def test_documents_its_parameter_counts(self, builder):
-        found = COUNT.search(said_of(builder))
+        found = COUNT.search(docstring_of(builder))
         assert found, f"{builder}: says no 'N parameters on 1 channel and M on 3'"
         for channels, written in zip((1, 3), found.groups(), strict=True):
             network = build(spec_of(builder, channels))
@@ -207,7 +207,7 @@ class TestContract:
     def test_takes_the_samples_that_it_says_and_refuses_others(self, builder):
         for kind, shape in (("vector", (64,)), *((kind, shapes[0]) for kind, shapes in SHAPES.items())):
             spec = narrow(builder).model_copy(update={"input_shape": shape})
-            if kind == kind_of(builder) or "any shape" in said_of(builder):
+            if kind == kind_of(builder) or "any shape" in docstring_of(builder):
                 assert outputs(build(spec), spec).shape == shape_of(builder, 10)
             else:
                 with pytest.raises(ModelError, match="needs an image|needs windows"):

@@ -91,7 +91,7 @@ def test_a_merged_network_is_not_merged_again() -> None:
     assert np.array_equal(answers(merge_branches(made)), answers(made))
 
 
-def test_what_was_measured_is_told() -> None:
+def test_the_measured_differences_are_recorded() -> None:
     module = trained()
     made, spec, found = merge_and_compare(module, SPEC, INPUTS)
     assert found is not None and found.samples == len(INPUTS)
@@ -178,10 +178,10 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("made", "said"), REFUSED)
-def test_a_method_that_is_wrong_otherwise_is_refused_in_a_sentence(made: type[Wrong], said: str) -> None:
-    with pytest.raises(ModelError, match=said):
-        merge_and_compare(made(), spec_of(f"tests.models.test_reparameterize:{made.__name__}"), INPUTS)
+@pytest.mark.parametrize(("builder", "message"), REFUSED)
+def test_a_method_that_is_wrong_otherwise_is_refused_in_a_sentence(builder: type[Wrong], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        merge_and_compare(builder(), spec_of(f"tests.models.test_reparameterize:{builder.__name__}"), INPUTS)
 
 
 def test_a_wrong_method_is_refused_before_the_training() -> None:
@@ -223,8 +223,8 @@ def test_a_network_of_several_inputs_is_merged_too(tmp_path: Path) -> None:
     found = data.load(data.parse(section, "classification"))
     spec = spec_for(found, "tests.models.test_reparameterize:branches", {}, [])
     module, x = store.build(spec, seed=1), torch.from_numpy(found.validation.x[:8].copy())
-    made, merged, told = merge_and_compare(module, spec, x)
-    assert told is not None and told.parameters_before - told.parameters == 6 * 8
+    made, merged, record = merge_and_compare(module, spec, x)
+    assert record is not None and record.parameters_before - record.parameters == 6 * 8
     store.save(tmp_path, made, merged)
     loaded, read = store.load(tmp_path)
     with torch.no_grad():

@@ -21,19 +21,19 @@ BUILDER = "tests.joint_data:network"
 
 
 @pytest.fixture(scope="module")
-def found() -> data.Data:
+def dataset() -> data.Data:
     section = {"source": "python", "function": "tests.joint_data:arrays", "calibration_samples": 60}
     return data.load(data.parse(section, "classification"))
 
 
 @pytest.fixture
-def spec(found: data.Data) -> store.ModelSpec:
-    return spec_for(found, BUILDER, {}, [])
+def spec(dataset: data.Data) -> store.ModelSpec:
+    return spec_for(dataset, BUILDER, {}, [])
 
 
-def test_it_gets_each_tensor_by_its_name_whatever_its_own_order(found: data.Data, spec: store.ModelSpec) -> None:
+def test_it_gets_each_tensor_by_its_name_whatever_its_own_order(dataset: data.Data, spec: store.ModelSpec) -> None:
     module = store.build(spec)
-    x = torch.from_numpy(found.validation.x[:8])
+    x = torch.from_numpy(dataset.validation.x[:8])
     picture, sensors, ids = x[:, :64].reshape(8, 1, 8, 8), x[:, 64:69], x[:, 69:].to(torch.int32)
     network: Any = module.network
     with torch.no_grad():
@@ -50,11 +50,11 @@ def test_what_is_exported_is_the_network_itself(spec: store.ModelSpec) -> None:
     assert export_inputs(other, torch.zeros(1, 2)).network is other
 
 
-def test_it_is_saved_and_opened_again(found: data.Data, spec: store.ModelSpec, tmp_path: Path) -> None:
+def test_it_is_saved_and_opened_again(dataset: data.Data, spec: store.ModelSpec, tmp_path: Path) -> None:
     module = store.build(spec, seed=3)
     store.save(tmp_path, module, spec)
     again, read = store.load(tmp_path)
-    x = torch.from_numpy(found.validation.x[:4])
+    x = torch.from_numpy(dataset.validation.x[:4])
     with torch.no_grad():
         assert read == spec and torch.equal(module(x), again(x))
 
@@ -77,8 +77,8 @@ def other(num_classes: int) -> nn.Module:
     return Other()
 
 
-def test_other_names_are_the_users_error(found: data.Data) -> None:
-    spec = spec_for(found, f"{__name__}:other", {}, [])
+def test_other_names_are_the_users_error(dataset: data.Data) -> None:
+    spec = spec_for(dataset, f"{__name__}:other", {}, [])
     with pytest.raises(ModelError, match="takes picture, words, but the data have the tensors picture, sensors, ids"):
         store.build(spec)
 
@@ -174,19 +174,19 @@ def careless(num_classes: int) -> nn.Module:
     return Careless()
 
 
-def test_whole_numbers_where_floats_are_needed_are_explained(found: data.Data) -> None:
+def test_whole_numbers_where_floats_are_needed_are_explained(dataset: data.Data) -> None:
     with pytest.raises(ModelError, match=r"whole numbers comes as int32; take x.float\(\)"):
-        store.build(spec_for(found, f"{__name__}:careless", {}, []))
+        store.build(spec_for(dataset, f"{__name__}:careless", {}, []))
 
 
-def test_the_reference_network_has_a_branch_for_each(found: data.Data) -> None:
-    spec = spec_for(found, "edgekit.models.joint:joint", {"width": 4}, [])
+def test_the_reference_network_has_a_branch_for_each(dataset: data.Data) -> None:
+    spec = spec_for(dataset, "edgekit.models.joint:joint", {"width": 4}, [])
     module: Any = store.build(spec)
     kinds = [type(branch).__name__ for branch in module.network.branches]
     assert kinds == ["ImageBranch", "NumbersBranch", "IdsBranch"]
     assert module.network.branches[2].vectors.num_embeddings == 10
     with torch.no_grad():
-        assert module(torch.from_numpy(found.validation.x[:5])).shape == (5, 3)
+        assert module(torch.from_numpy(dataset.validation.x[:5])).shape == (5, 3)
 
 
 @pytest.mark.parametrize(
@@ -216,8 +216,8 @@ def test_a_width_of_nothing_is_refused() -> None:
         joint.joint({"a": (2,), "b": (2,)}, 2, width=0)
 
 
-def test_a_builder_of_one_input_is_told_to_take_several(found: data.Data) -> None:
+def test_the_error_for_a_builder_of_one_input_says_to_take_several(dataset: data.Data) -> None:
     with pytest.raises(
         ModelError, match="needs input_shape, but the samples are several tensors; let it take input_sh"
     ):
-        store.build(spec_for(found, "edgekit.models.mlp:mlp", {}, []))
+        store.build(spec_for(dataset, "edgekit.models.mlp:mlp", {}, []))

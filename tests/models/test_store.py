@@ -1,4 +1,4 @@
-"""Building, saving and loading networks, and what a user is told when one of these cannot be done."""
+"""Building, saving and loading networks, and the error messages if one of these fails."""
 
 import json
 from pathlib import Path

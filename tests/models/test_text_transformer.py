@@ -13,7 +13,7 @@ def network(pad_id: int = 0, **sizes: int) -> torch.nn.Module:
     return text_transformer((12,), 3, vocabulary_size=50, pad_id=pad_id, **{"width": 16, "heads": 2, **sizes}).eval()
 
 
-def test_more_room_behind_a_text_changes_its_answer_by_no_more_than_rounding() -> None:
+def test_padding_behind_a_text_changes_its_answer_by_no_more_than_rounding() -> None:
     torch.manual_seed(0)
     long = text_transformer((40,), 3, vocabulary_size=50, width=16, heads=2).eval()
     torch.manual_seed(0)

@@ -2,7 +2,7 @@
 
 `python -m tests.mutants.check [NAME …] [--jobs 1] [--json FILE] [--leave-out TEST …] [--own-tests]`
 
-A copy without a fault goes through the same commands first: what fails there is no proof of anything, so the check
+A copy without a fault goes through the same commands first: a failure there shows nothing, so the check
 ends with exit code 2. It ends with 1 where more than one fault survives.
 """
 
@@ -47,7 +47,7 @@ class Verdict:
 
 
 class Control:
-    """The copy without a fault. Each step goes through it once, before what it says of a fault counts."""
+    """The copy without a fault. Each step goes through it once, before its result for a fault counts."""
 
     def __init__(self, copy: Copy, seeds: Iterable[Seed], leave_out: Sequence[str]) -> None:
         self.copy, self.leave_out = copy, leave_out
@@ -81,7 +81,7 @@ def execute(copy: Copy, step: str, tests: Sequence[str], leave_out: Sequence[str
     return copy.pytest(*options, *(f"--deselect={test}" for test in tests if stop), "tests")
 
 
-def judge(seed: Seed, source: Copy, control: Control, steps: Sequence[str]) -> Verdict:
+def run_seed(seed: Seed, source: Copy, control: Control, steps: Sequence[str]) -> Verdict:
     """Put one fault into a fresh copy and look for the first step that notices."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="edgekit-mutant-") as home:
@@ -101,22 +101,22 @@ def check(
     leave_out: Sequence[str] = (),
     steps: Sequence[str] = (OWN, OTHER, NOTEBOOKS),
 ) -> list[Verdict]:
-    """Every seed's verdict, told as it is found. The tree is copied once at the start, so it may change meanwhile."""
+    """Every seed's verdict, printed as it is found. The tree is copied once at the start, so it may change later."""
     with tempfile.TemporaryDirectory(prefix="edgekit-control-") as home:
         original = Copy(ROOT, Path(home) / "original")
         for seed in seeds:
             original.text_of(seed)  # a seed that no longer fits is found before hours of tests, not after
         control = Control(Copy(original.tree, Path(home) / "control"), seeds, leave_out)
         with ThreadPoolExecutor(jobs) as pool:
-            running = [pool.submit(judge, seed, original, control, steps) for seed in seeds]
+            running = [pool.submit(run_seed, seed, original, control, steps) for seed in seeds]
             try:
-                return [told(future.result()) for future in running]
+                return [print_verdict(future.result()) for future in running]
             finally:
                 end_all()
                 pool.shutdown(cancel_futures=True)
 
 
-def told(verdict: Verdict) -> Verdict:
+def print_verdict(verdict: Verdict) -> Verdict:
     """Print a row of the table."""
     by = f"{verdict.step}: {verdict.caught_by}" if verdict.caught else "SURVIVED"
     print(f"{verdict.seed:<36} {verdict.seconds:>5.0f} s  {by[:160]}", flush=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.mutants.seeds import Seed
 
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "artifacts", "build", "dist", "shared")
-WALKED = "tests/test_nbval.py"
+NOTEBOOK_TEST = "tests/test_nbval.py"
 """The notebooks have a step of their own."""
 LONGEST_S = 7200
 """For a command without any fault."""
@@ -55,25 +55,25 @@ class Copy:
     def pytest(self, *arguments: str) -> list[str]:
         """What failed, one line each; CheckError where no test ran at all."""
         command = ["-m", "pytest", "-q", "-m", "not slow", "--tb=no", "-p", "no:cacheprovider"]
-        command += [f"--ignore={WALKED}", f"--basetemp={self.scratch / 'pytest'}", *arguments]
-        code, said = self._python(*command, cwd=self.tree)
-        failed = [line.partition(" ")[2] for line in said.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+        command += [f"--ignore={NOTEBOOK_TEST}", f"--basetemp={self.scratch / 'pytest'}", *arguments]
+        code, output = self._python(*command, cwd=self.tree)
+        failed = [line.partition(" ")[2] for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
         if code is None:
             return [f"does not end within {self.limit_s:.0f} s"]
         if code not in (0, 1, 2) or bool(code) != bool(failed):
-            raise CheckError(f"pytest {' '.join(arguments)}: exit code {code}\n{said[-2000:]}")
+            raise CheckError(f"pytest {' '.join(arguments)}: exit code {code}\n{output[-2000:]}")
         return failed
 
     def run_notebooks(self) -> list[str]:
         """The last words of `edgekit run` on the smallest config, if it failed."""
-        code, said = self._python(
+        code, output = self._python(
             "-m", "edgekit", "run", "tests/configs/tiny.yaml", "--out", str(self.scratch / "runs"), cwd=self.tree
         )
-        lines = [line for line in said.splitlines() if line.startswith("edgekit: ")] or said.splitlines()[-1:]
+        lines = [line for line in output.splitlines() if line.startswith("edgekit: ")] or output.splitlines()[-1:]
         return [] if code == 0 else [(lines or [f"exit code {code}"])[-1]]
 
     def _python(self, *arguments: str, cwd: Path) -> tuple[int | None, str]:
-        """Exit code (None: it did not end) and everything said, by a process group that is gone afterwards."""
+        """Exit code (None: it did not end) and the whole output, of a process group that is gone afterwards."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("EDGEKIT_")}
         if "EDGEKIT_SHARED" in os.environ:
             environment["EDGEKIT_SHARED"] = os.environ["EDGEKIT_SHARED"]
@@ -90,8 +90,8 @@ class Copy:
         )
         _running.add(process)
         try:
-            said, _ = process.communicate(timeout=self.limit_s)
-            return process.returncode, said
+            output, _ = process.communicate(timeout=self.limit_s)
+            return process.returncode, output
         except subprocess.TimeoutExpired:
             return None, ""
         finally:

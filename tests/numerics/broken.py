@@ -77,11 +77,11 @@ def edit_tflite(folder: Path, out: Path, kind: str, place: int, edit: Callable[[
     made = copy(folder, out)
     path = made / convert.FILE
     content = path.read_bytes()
-    wanted = [number for number, (_, _, _, own) in enumerate(tflite_operators(content)) if own == kind][place]
+    index = [number for number, (_, _, _, own) in enumerate(tflite_operators(content)) if own == kind][place]
     edited = bytearray(content)
     model = schema.Model.GetRootAs(edited, 0)
     graph = model.Subgraphs(0)
-    op = graph.Operators(wanted)
+    op = graph.Operators(index)
     views: list[Any] = []
     for number in range(op.InputsLength()):
         tensor = graph.Tensors(op.Inputs(number))

@@ -1,4 +1,4 @@
-"""Pipelines that are really broken, each made from the sound one, and what the checks must say of it.
+"""Pipelines with a real fault, each made from the clean one, and what the checks must report.
 
 `expected` is a pattern of the message: the boundary, and the layer or the cause. Where a file computes a convolution
 and its batch norm in one operator, the layer is the convolution and the norm stands beside it.
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from broken import OnnxFile, edit_onnx, edit_tflite
 from broken import copy as copied
-from made import CLASSES, STEPS, Clean, leaked_folder, leaked_npz
+from clean_pipeline import CLASSES, STEPS, Clean, leaked_folder, leaked_npz
 from torch import nn
 
 from edgekit.core.errors import ConversionError
@@ -49,7 +49,7 @@ def ends(clean: Clean, model: Path | None = None, data: Any = None, **options: A
 
 
 def files(clean: Clean, target: str, precision: str, folder: Path | None, model: Path | None = None) -> None:
-    """What the convert stage checks of its files: the float one and, if asked, the one in `precision`.
+    """What the convert stage checks of its files: the float one and, if given, the one in `precision`.
 
     What it leaves out is raised here with the reason.
     """
@@ -105,7 +105,7 @@ def _tflite(kind: str, place: int, edit: Callable[[list[Any], np.ndarray], None]
 
 
 def _network(change: Callable[[nn.Module], Any], target: str = "openvino") -> Callable[[Clean], None]:
-    """The file was made of another network than the one that is asked: for OpenVINO converted anew, else as it lies."""
+    """The file was made from another network than it is compared with: for OpenVINO converted anew, else as it lies."""
 
     def check(clean: Clean) -> None:
         other = copy.deepcopy(clean.module)

@@ -1,4 +1,4 @@
-"""Seeded faults: what edgekit's own checks find, what they blame, and that nothing sound is blamed.
+"""Seeded faults: what edgekit's own checks find, what they blame, and that nothing is blamed without a fault.
 
 `pytest -m numerics tests/numerics -s` prints the table.
 """
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clean_pipeline import Clean, converted, data, trained
 from faults import FAULTS, LEAKS, Fault, ends, files
-from made import Clean, converted, data, trained
 
 from edgekit.core.errors import EdgekitError
 from edgekit.models import store
@@ -26,7 +26,7 @@ NETWORKS = {
 }
 
 
-def told(fault: Fault, clean: Clean) -> str:
+def error_message(fault: Fault, clean: Clean) -> str:
     """What the checks say of it, nothing where they let it pass."""
     try:
         fault.check(clean)
@@ -37,10 +37,10 @@ def told(fault: Fault, clean: Clean) -> str:
 
 @pytest.fixture(scope="module")
 def messages(clean: Clean) -> dict[str, str]:
-    return {fault.name: told(fault, clean) for fault in FAULTS}
+    return {fault.name: error_message(fault, clean) for fault in FAULTS}
 
 
-def test_the_sound_pipeline_raises_nothing(clean: Clean) -> None:
+def test_the_clean_pipeline_raises_nothing(clean: Clean) -> None:
     ends(clean)
     ends(clean, reference_preprocess="training:right")
     for target in ("onnx", "openvino", "tflite"):
@@ -52,8 +52,8 @@ def test_of_the_seeded_faults_nearly_all_are_found_and_rightly_attributed(messag
     right = {fault.name for fault in FAULTS if re.search(fault.expected, messages[fault.name])}
     print(f"\n{len(FAULTS)} faults, {len(found)} detected, {len(right)} rightly attributed")
     for fault in FAULTS:
-        said = messages[fault.name] or "not detected"
-        print(f"{fault.name} | {fault.name in found} | {fault.name in right} | {said} | {fault.expected}")
+        message = messages[fault.name] or "not detected"
+        print(f"{fault.name} | {fault.name in found} | {fault.name in right} | {message} | {fault.expected}")
     assert len(FAULTS) >= 30
     assert len(found) >= len(FAULTS) - 2, {fault.name for fault in FAULTS} - found
     assert len(right) >= len(FAULTS) - 3, found - right
@@ -74,7 +74,7 @@ def test_no_reference_network_is_blamed(name: str, tmp_path: Path) -> None:
     for target in ("onnx", "openvino", "tflite"):
         for precision, one in converted(tmp_path, given, module, spec, target, ("fp32", "fp16", "int8")).items():
             made[target, precision] = one
-    sound = Clean(given, store.load(tmp_path / "model")[0], spec, tmp_path / "model", made, tmp_path)
-    ends(sound)
+    clean = Clean(given, store.load(tmp_path / "model")[0], spec, tmp_path / "model", made, tmp_path)
+    ends(clean)
     for target, precision in made:
-        files(sound, target, precision, None)
+        files(clean, target, precision, None)

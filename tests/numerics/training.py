@@ -7,7 +7,7 @@ Pillow in float resizes as the runner does, from other code. Every function take
 from __future__ import annotations
 
 import numpy as np
-from made import SIDE
+from clean_pipeline import SIDE
 from PIL import Image
 
 MEAN, STD = np.array([0.5, 0.4, 0.3]), np.array([0.25, 0.2, 0.3])

@@ -55,7 +55,7 @@ def opened(path: Path) -> Model:
 
 
 class Slower:
-    """A report that is told of times of execute that are so many times as long."""
+    """A report whose times of execute are so many times as long."""
 
     def __init__(self, report: field_report.FieldReport, factor: float) -> None:
         self._report, self._factor = report, factor

@@ -61,7 +61,7 @@ def test_a_missed_budget_raises_with_the_nearest_miss(tmp_path: Path) -> None:
         checks.budget_met(sealed)
 
 
-def test_a_miss_of_one_targets_limits_is_told_by_those() -> None:
+def test_a_miss_of_one_targets_limits_names_those_limits() -> None:
     beside = {"name": "theirs.tflite", "limit": 0.5, "ratio": 0.6, "ratio_low": 0.59, "ratio_high": 0.61}
     nearest: Any = {"name": "a-int8-onnx", "p50_ms": 0.5, "bytes": 1000, "bound_pp": 0.5, "reasons": ["too slow"]}
     nearest |= {"limits": {"latency_p50_ms": None, "size_bytes": 900, "beside": beside}}
@@ -83,14 +83,14 @@ def test_a_met_budget_says_which_target_has_no_winner(tmp_path: Path, capsys: py
 
 
 @pytest.mark.parametrize(
-    ("samples", "said"),
+    ("samples", "output"),
     [
         (359, "✓ 359 validation samples can show a drop of 1 pp or less at 95 % confidence"),
         (100, "✗ budget of 1 pp: 100 samples cannot show less than 2.63 pp, even if every"),
     ],
 )
 def test_a_budget_that_the_samples_cannot_show_is_noted(
-    samples: int, said: str, capsys: pytest.CaptureFixture[str]
+    samples: int, output: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checks.budget_possible(Budget(accuracy_drop_pp=1.0), samples)
-    assert capsys.readouterr().out.startswith(said)
+    assert capsys.readouterr().out.startswith(output)

@@ -34,7 +34,7 @@ def other(calm: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def told(a: Path, b: Path) -> str:
+def comparison_text(a: Path, b: Path) -> str:
     stream = io.StringIO()
     print_comparison(compare_runs(a, b), Console(file=stream, width=240), show_all=True)
     return stream.getvalue()
@@ -46,7 +46,7 @@ def line(text: str, name: str) -> list[str]:
 
 
 def test_a_run_against_itself_differs_in_nothing(calm: Path) -> None:
-    text = told(calm, calm)
+    text = comparison_text(calm, calm)
     assert "The same in both: config, versions, machine." in text
     result = json.loads((calm / RESULT).read_text())
     for row in result["variants"]:
@@ -68,7 +68,7 @@ def test_only_what_ships_is_shown_unless_all_is_asked_for(calm: Path) -> None:
     assert {name for name in names if f" {name} " in done} == names and "Not shown" not in done
 
 
-def test_a_variant_that_became_slower_smaller_and_worse_is_told(calm: Path, other: Path) -> None:
+def test_a_variant_that_became_slower_smaller_and_worse_is_reported(calm: Path, other: Path) -> None:
     name = "baseline-fp16-onnx"
 
     def change(metrics: dict[str, Any]) -> None:
@@ -78,7 +78,7 @@ def test_a_variant_that_became_slower_smaller_and_worse_is_told(calm: Path, othe
         row["accuracy_validation"] -= 0.03
 
     runs.edit(other, "benchmark", change)
-    text = told(calm, other)
+    text = comparison_text(calm, other)
     cells = line(text, name)
     assert cells[3] == "-3.00"
     assert cells[6] == "0.5×"
@@ -100,7 +100,7 @@ def test_latencies_of_other_conditions_are_not_compared(
     name: str, value: Any, why: str, calm: Path, other: Path
 ) -> None:
     runs.edit(other, "benchmark", lambda metrics: metrics["conditions"].update({name: value}))
-    text = told(calm, other)
+    text = comparison_text(calm, other)
     assert "Latencies not compared:" in text
     assert why in text
     assert "p50" not in text
@@ -111,32 +111,32 @@ def test_latencies_of_other_conditions_are_not_compared(
 def test_more_rounds_are_the_same_conditions(calm: Path, other: Path) -> None:
     words = protocol([10, 150], [10, 50], 5, 2)
     runs.edit(other, "benchmark", lambda metrics: metrics["conditions"].update(protocol=words))
-    assert "not compared" not in told(calm, other).lower()
+    assert "not compared" not in comparison_text(calm, other).lower()
 
 
 def test_a_disturbed_measurement_is_not_compared(calm: Path, other: Path) -> None:
     runs.edit(other, "benchmark", lambda metrics: metrics["conditions"].update(disturbed=["others took 90 %"]))
-    assert "the second measurement was noisy: others took 90 %" in told(calm, other)
+    assert "the second measurement was noisy: others took 90 %" in comparison_text(calm, other)
 
 
-def test_another_interpreter_is_told_for_the_variants_that_it_ran(calm: Path, other: Path) -> None:
+def test_another_interpreter_is_reported_for_the_variants_that_it_ran(calm: Path, other: Path) -> None:
     def change(metrics: dict[str, Any]) -> None:
         for row in metrics["rows"]:
             row["interpreter"] = row["interpreter"].replace("onnxruntime", "another")
 
     runs.edit(other, "benchmark", change)
-    text = told(calm, other)
+    text = comparison_text(calm, other)
     assert line(text, "baseline-fp32-onnx")[-1].startswith("not compared: onnxruntime")
     assert line(text, "baseline-fp32-tflite")[-1] == "no difference (1×)"
 
 
-def test_the_same_baseline_on_a_slower_day_is_told(calm: Path, other: Path) -> None:
+def test_the_same_baseline_on_a_slower_day_is_reported(calm: Path, other: Path) -> None:
     def change(metrics: dict[str, Any]) -> None:
         for row in metrics["rows"]:
             row["p50_ms"] *= 3
 
     runs.edit(other, "benchmark", change)
-    assert "The machine was not equally fast: the same baseline took 3× the time in B" in told(calm, other)
+    assert "The machine was not equally fast: the same baseline took 3× the time in B" in comparison_text(calm, other)
 
 
 def test_the_command_compares_and_refuses_what_is_no_run(tiny_run: FinishedRun, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The number of calls after which a run has paid for itself, and what is said if there is none."""
+"""The number of calls after which a run has paid for itself, and the message if there is none."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def built(saved_s: Estimate, prices: Any = None, joules: bool = False, won: bool
     return result
 
 
-def test_the_walk_is_paid_for_by_what_its_calls_save() -> None:
+def test_the_run_is_paid_for_by_what_its_calls_save() -> None:
     result = built(about(0.003))
     (row,) = result["break_even"]
     assert result["run"]["cpu_s"] == 300

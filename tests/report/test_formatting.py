@@ -59,7 +59,7 @@ def test_an_empty_table_still_has_its_head() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "wanted"),
+    ("written", "expected"),
     [
         (percent(0.98765), "98.77\u00a0%"),
         (percent(None), "–"),
@@ -74,8 +74,8 @@ def test_an_empty_table_still_has_its_head() -> None:
         (times(1234.5), "1,234×"),
     ],
 )
-def test_numbers_are_written_alike(written: str, wanted: str) -> None:
-    assert written == wanted
+def test_numbers_are_written_alike(written: str, expected: str) -> None:
+    assert written == expected
 
 
 @pytest.mark.parametrize(

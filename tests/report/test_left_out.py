@@ -36,7 +36,7 @@ KEPT = {
 
 
 def result(*rows: Row) -> Row:
-    """As much of a missed budget's as is told."""
+    """The parts of a result with a missed budget that the message needs."""
     return {
         "name": "tiny", "version": "1.0.0", "verdict": {"met": False}, "nearest_miss": None, "budget": {}, "unmet": {},
         "winners": {}, "bundles": {}, "stages": {}, "variants": [], "left_out": list(rows), "edgekit": "0.1.0",
@@ -73,11 +73,11 @@ def test_a_variant_of_one_run_says_why_the_other_has_none(letter: str) -> None:
     )  # fmt: skip
     stream = io.StringIO()
     print_comparison(outcome, Console(file=stream, width=240), show_all=True)
-    kept, not_asked = (
+    kept, not_requested = (
         next(line for line in stream.getvalue().splitlines() if row["name"] in line) for row in (KEPT, never)
     )
     assert f"only in {letter}; left out of {other}: svd: no such operator [opset 18]" in kept
-    assert f"only in {letter}" in not_asked and "left out" not in not_asked
+    assert f"only in {letter}" in not_requested and "left out" not in not_requested
 
 
 def test_it_is_a_tag_in_mlflow() -> None:

@@ -117,7 +117,7 @@ def test_without_mlflow_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("uri", ["http://user:secret@127.0.0.1:9", "gopher://somewhere", "sqlite:////proc/none/x.db"])
-def test_a_store_that_does_not_answer_is_told_before_anything_runs(uri: str, tmp_path: Path) -> None:
+def test_a_store_that_does_not_answer_is_reported_before_anything_runs(uri: str, tmp_path: Path) -> None:
     done = run_edgekit("run", str(TINY), "--out", str(tmp_path), "--mlflow", uri, MLFLOW_HTTP_REQUEST_MAX_RETRIES="0")
     assert done.returncode == 2, done.stderr
     assert "edgekit: --mlflow " in done.stderr

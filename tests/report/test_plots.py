@@ -26,7 +26,7 @@ def test_labels_keep_their_order_and_their_distance(shares: list[float]) -> None
     assert max(result) <= 1.0
 
 
-def test_what_has_room_stays_where_it_is() -> None:
+def test_labels_that_fit_stay_where_they_are() -> None:
     assert spread_labels([0.2, 0.8], 0.1) == [0.2, 0.8]
 
 
@@ -73,7 +73,7 @@ def test_a_confusion_matrix_has_room_for_every_name_and_number(classes: int) -> 
         side = axes.get_window_extent().width / len(boxes)
         assert all(text.get_window_extent().width < 1.05 * side for text in axes.texts)
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert len(set(names)) == len(names)  # what tells long names apart is kept
+    assert len(set(names)) == len(names)  # the part in which long names differ is kept
 
 
 def drawn_texts(axes: Axes) -> list[Text]:
@@ -124,7 +124,7 @@ def test_names_of_classes_in_a_confusion_matrix_are_no_formulas() -> None:
     ("kind", "words"),
     [("tensors", "all tensors, one behind the other →"), ("window", "time →"), ("vector", "feature →")],
 )
-def test_what_a_lost_sample_runs_along_is_said(kind: str, words: str) -> None:
+def test_the_axis_of_a_lost_sample_is_named(kind: str, words: str) -> None:
     result = {**confused(8)["lost"], "kind": kind}
     figure = classes_section.lost_figure(result, np.zeros((len(result["samples"]), 16)))
     assert figure.get_supxlabel() == words

@@ -41,7 +41,7 @@ def test_the_result_holds_them(tiny_run: FinishedRun, benchmark: Artifact) -> No
     assert json.loads((tiny_run.folder / RESULT).read_text())["rejected"] == rejected_steps.rejected_steps(benchmark)
 
 
-def test_one_training_of_the_student_goes_on_and_the_others_are_told(benchmark: Artifact) -> None:
+def test_one_training_of_the_student_goes_on_and_the_others_are_listed(benchmark: Artifact) -> None:
     students = benchmark.ancestor("distill").metrics["students"]
     names = {"alone": "student, labels alone"}
     given_up = {names.get(row["name"], f"student, {row['name']}"): row for row in students if not row["kept"]}
@@ -52,7 +52,7 @@ def test_one_training_of_the_student_goes_on_and_the_others_are_told(benchmark: 
         assert row["drop_pp"] == pytest.approx(100 * (student["lost"] - student["gained"]) / student["samples"])
 
 
-def test_every_pruning_step_is_kept_or_told(benchmark: Artifact) -> None:
+def test_every_pruning_step_is_kept_or_listed(benchmark: Artifact) -> None:
     result = benchmark.ancestor("prune").metrics
     given_up = [
         (f"{result[way]['what']}, step {row['step']}", row["bound_pp"])
@@ -63,7 +63,7 @@ def test_every_pruning_step_is_kept_or_told(benchmark: Artifact) -> None:
     assert {what: row["bound_pp"] for what, row in of(benchmark, "prune").items()} == dict(given_up)
 
 
-def test_methods_and_recipes_that_were_not_chosen_are_told(benchmark: Artifact) -> None:
+def test_methods_and_recipes_that_were_not_chosen_are_listed(benchmark: Artifact) -> None:
     result = benchmark.ancestor("quantize").metrics
     other = "qat" if result["method"] == "ptq" else "ptq"
     content = of(benchmark, "quantize")
@@ -78,7 +78,7 @@ def test_methods_and_recipes_that_were_not_chosen_are_told(benchmark: Artifact) 
     assert len(given_up) == 1 and not result["mixed"]
 
 
-def test_layers_in_float_are_told_where_they_were_not_kept_and_so_is_what_could_not_be_made() -> None:
+def test_rejected_float_layers_and_failed_conversions_are_listed() -> None:
     figures = {"validation_accuracy": 0.9, "drop_pp": 1.0, "bound_pp": 2.0, "reason": "too much"}
     nothing = dict.fromkeys(figures)
     result = {
@@ -108,21 +108,21 @@ def test_layers_in_float_are_told_where_they_were_not_kept_and_so_is_what_could_
         TypeAdapter(RejectedStep).validate_python(row)
 
 
-def test_every_candidate_that_convert_left_out_is_told(benchmark: Artifact) -> None:
+def test_every_candidate_that_convert_left_out_is_listed(benchmark: Artifact) -> None:
     left_out = {"name": "pruned-w8-openvino", "reason": "SNR 3.0 dB, at least 20 dB required"}
 
     def ancestor(stage: str) -> Any:
         return SimpleNamespace(metrics={"left_out": [left_out]}) if stage == "convert" else benchmark.ancestor(stage)
 
     found = {"ancestor": ancestor, "find_ancestor": ancestor}
-    made = SimpleNamespace(metrics=benchmark.metrics, config=benchmark.config, **found)
-    [row] = [row for row in rejected_steps.rejected_steps(made) if row["stage"] == "convert"]  # type: ignore[arg-type]
+    artifact = SimpleNamespace(metrics=benchmark.metrics, config=benchmark.config, **found)
+    [row] = [row for row in rejected_steps.rejected_steps(artifact) if row["stage"] == "convert"]  # type: ignore[arg-type]
     assert (row["what"], row["reason"]) == tuple(left_out.values())
     assert row["accuracy_validation"] is row["drop_pp"] is row["bound_pp"] is None
     TypeAdapter(RejectedStep).validate_python(row)
 
 
-def test_every_variant_outside_the_budget_and_every_step_off_the_walk_is_told(benchmark: Artifact) -> None:
+def test_every_variant_outside_the_budget_and_every_rejected_step_is_listed(benchmark: Artifact) -> None:
     result = benchmark.metrics
     content = of(benchmark, "benchmark")
     outside = {row["name"]: "; ".join(row["reasons"]) for row in result["rows"][1:] if not row["inside_budget"]}
@@ -135,7 +135,7 @@ def test_every_variant_outside_the_budget_and_every_step_off_the_walk_is_told(be
     assert all(content[name]["reason"] == reason for name, reason in outside.items())
 
 
-def made(kept: bool, inside: bool, gain: tuple[float, float, float]) -> dict[str, Any]:
+def benchmark_metrics(is_kept: bool, inside: bool, gain: tuple[float, float, float]) -> dict[str, Any]:
     ends = dict(zip(("gain", "gain_low", "gain_high"), gain, strict=True))
     row = {"name": "pruned-int8-onnx", "accuracy_validation": 0.9, "drop_pp": 1.0, "bound_pp": 2.0}
     return {
@@ -146,13 +146,13 @@ def made(kept: bool, inside: bool, gain: tuple[float, float, float]) -> dict[str
         "verdict": {"winner": "x"},
         "waterfall": [
             {"step": "PyTorch eager", "variant": "baseline-eager", "kept": True},
-            {"step": "quantize", "variant": row["name"], "kept": kept, **ends},
+            {"step": "quantize", "variant": row["name"], "kept": is_kept, **ends},
         ],
     }
 
 
 @pytest.mark.parametrize(
-    ("kept", "inside", "gain", "told"),
+    ("is_kept", "inside", "gain", "reasons"),
     [
         (False, True, (0.6, 0.5, 0.7), ["0.6×, slower against baseline-eager (0.5–0.7)"]),
         (False, True, (1.01, 0.9, 1.1), ["no difference against baseline-eager (0.9–1.1)"]),
@@ -161,15 +161,15 @@ def made(kept: bool, inside: bool, gain: tuple[float, float, float]) -> dict[str
         (True, True, (2.0, 1.9, 2.1), []),
     ],
 )
-def test_a_step_that_the_clock_gave_up_says_by_how_much(
-    kept: bool, inside: bool, gain: tuple[float, float, float], told: list[str], benchmark: Artifact
+def test_a_step_that_was_rejected_for_its_latency_says_by_how_much(
+    is_kept: bool, inside: bool, gain: tuple[float, float, float], reasons: list[str], benchmark: Artifact
 ) -> None:
-    class Made:
-        metrics, config = made(kept, inside, gain), benchmark.config
+    class Metrics:
+        metrics, config = benchmark_metrics(is_kept, inside, gain), benchmark.config
         ancestor, find_ancestor = benchmark.ancestor, benchmark.find_ancestor
 
-    rows = [row for row in rejected_steps.rejected_steps(Made()) if row["stage"] == "benchmark"]  # type: ignore[arg-type]
-    assert [row["reason"] for row in rows] == told
+    rows = [row for row in rejected_steps.rejected_steps(Metrics()) if row["stage"] == "benchmark"]  # type: ignore[arg-type]
+    assert [row["reason"] for row in rows] == reasons
 
 
 def test_the_table_has_a_line_for_each(benchmark: Artifact) -> None:
@@ -181,7 +181,7 @@ def test_the_table_has_a_line_for_each(benchmark: Artifact) -> None:
 def test_the_page_shows_the_notebooks_table() -> None:
     left_out = {"name": "pruned-w8-openvino", "reason": "SNR 3.0 dB, at least 20 dB required"}
     sealed = SimpleNamespace(
-        metrics=made(False, False, (0.6, 0.5, 0.7)),
+        metrics=benchmark_metrics(False, False, (0.6, 0.5, 0.7)),
         config={"task": "classification", "budget": {"accuracy_confidence": 0.9}},
         find_ancestor=lambda stage: False,
         ancestor=lambda stage: SimpleNamespace(metrics={"left_out": [left_out]}),

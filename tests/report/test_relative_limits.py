@@ -16,10 +16,10 @@ PLAIN = {"accuracy_drop_pp": 1.0, "accuracy_confidence": 0.95, "latency_p50_ms":
 OWN = {"onnx": {"latency_p50_ms": 3.0}}
 
 
-def row(target: str, **given: Any) -> dict[str, Any]:
+def row(target: str, **changes: Any) -> dict[str, Any]:
     gain = {"speedup": 2.0, "speedup_low": 1.9, "speedup_high": 2.1}
-    judged = {"inside_budget": True, "reasons": [], "drop_pp": 0.0, "bound_pp": 0.5}
-    return {"name": f"student-fp32-{target}", "target": target, **FACTS, **gain, **judged, **given}
+    passed = {"inside_budget": True, "reasons": [], "drop_pp": 0.0, "bound_pp": 0.5}
+    return {"name": f"student-fp32-{target}", "target": target, **FACTS, **gain, **passed, **changes}
 
 
 def result(**limits: Any) -> Any:
@@ -67,7 +67,7 @@ def test_a_limit_that_is_no_one_number_is_not_drawn() -> None:
         assert sum("the limit" in str(line.get_label()) for line in axes.lines) == drawn
 
 
-def test_a_study_tells_its_relative_limits(tmp_path: Path) -> None:
+def test_a_study_states_its_relative_limits(tmp_path: Path) -> None:
     limits = {"accuracy_drop_pp": 0.0, "latency_p50_ms": None, "size_bytes": None, **RELATIVE}
     study = studies.read(example.write(example.study(trials=12, budget=limits), tmp_path / "study.json"))
     assert words.budget(study) == (

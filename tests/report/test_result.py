@@ -354,7 +354,7 @@ def test_whatever_is_edited_in_a_result_is_noticed(edit: str, tiny_run: Finished
 
 
 def test_the_digest_of_one_runs_sources_is_not_that_of_another(run: Path, result: Result) -> None:
-    """Two records that tell the same result, but for when they were made, are two sources."""
+    """Two records of the same result, but for when they were made, are two sources."""
     seal_again(run, "convert", lambda metrics: metrics.update(note="nothing that a result tells"))
     assert not results.is_current(result, run)
     assert write_result(load_plan(TINY), run)["sources"]["digest"] != result["sources"]["digest"]
@@ -405,7 +405,7 @@ def candidate(name: str, ratio: float, low: float, high: float, size: int) -> di
 
 
 @pytest.mark.parametrize(
-    ("rule", "chosen", "told"),
+    ("rule", "chosen", "tie_line"),
     [
         (winners.FEWEST_BYTES, "b", "onnx: b, by fewer bytes: a is not measurably faster (1.02×, 0.98–1.07)"),
         (winners.FEWEST_BYTES, "a", "onnx: a, by fewer bytes: b is not measurably slower (1.02×, 0.98–1.07)"),
@@ -413,15 +413,15 @@ def candidate(name: str, ratio: float, low: float, high: float, size: int) -> di
         (winners.FIRST_NAME, "a", None),
     ],
 )
-def test_a_tie_that_bytes_decided_is_told(
-    rule: str, chosen: str, told: str | None, tiny_run: FinishedRun, result: Result
+def test_a_tie_that_bytes_decided_is_reported(
+    rule: str, chosen: str, tie_line: str | None, tiny_run: FinishedRun, result: Result
 ) -> None:
     rows = [candidate("a", 1.0, 1.0, 1.0, 90), candidate("b", 1.02, 0.98, 1.07, 80), candidate("c", 2.0, 1.9, 2.1, 10)]
     for decision in result["decisions"]:
         decision["rule"] = winners.FASTEST
         if decision["decision"] == "winner of onnx":
             decision |= {"rule": rule, "chosen": chosen, "candidates": rows}
-    assert [line for line in shown(result, tiny_run.folder) if " bytes: " in line] == ([told] if told else [])
+    assert [line for line in shown(result, tiny_run.folder) if " bytes: " in line] == ([tie_line] if tie_line else [])
 
 
 def test_the_end_of_a_run_names_every_stage_and_its_time(tiny_run: FinishedRun, result: Result) -> None:

@@ -43,7 +43,7 @@ def test_notebook_and_page_show_the_same_table() -> None:
     assert set(grid.columns) - grid.numeric == {"reference model", "winner"}
 
 
-def test_without_a_rival_there_is_no_table_on_the_page_and_the_notebook_says_so() -> None:
+def test_without_a_reference_model_there_is_no_table_on_the_page_and_the_notebook_says_so() -> None:
     assert variants.references_grid(cast("Any", {"rivals": []})) is None
     empty = variants.rivals_table(cast("Any", SimpleNamespace(metrics={"rivals": []})))
     assert empty.title == "the config names no reference model (benchmark.rivals)"

@@ -204,7 +204,7 @@ def test_what_ships_stands_with_what_the_converter_left_behind(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("size_ratio", "size"), [(0.8, "and 1.25× larger."), (3.5, "and 3.5× smaller."), (1.001, "and of the same size.")]
 )
-def test_only_what_holds_is_said_of_the_size(size_ratio: float, size: str) -> None:
+def test_statements_about_the_size_are_true(size_ratio: float, size: str) -> None:
     assert size in outcome.headline(cast("Any", met(size_ratio=size_ratio)))[1]
 
 
@@ -216,7 +216,7 @@ def test_only_what_holds_is_said_of_the_size(size_ratio: float, size: str) -> No
         (1.0, 1.0, 1.0, "no difference", "the winner is that file"),
     ],
 )
-def test_only_what_holds_is_said_of_the_speed(ratio: float, low: float, high: float, words: str, beside: str) -> None:
+def test_statements_about_the_speed_are_true(ratio: float, low: float, high: float, words: str, beside: str) -> None:
     name = "speedup_vs_post_training_baseline"
     result = met(**{name: ratio, f"{name}_low": low, f"{name}_high": high})
     assert outcome.facts(cast("Any", result))[-1] == (words, "against the best plain int8", beside)

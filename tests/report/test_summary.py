@@ -167,7 +167,7 @@ def test_latencies_have_the_unit_that_suits_them(value: float | None, text: str)
     assert latency(value) == text
 
 
-def test_one_of_several_runs_is_told_in_a_line(result: dict[str, Any]) -> None:
+def test_one_of_several_runs_is_reported_in_one_line(result: dict[str, Any]) -> None:
     p50 = latency(result["verdict"]["p50_ms"])
     line = summary.outcome_line(result)  # type: ignore[arg-type]
     assert line == f"3 of 3 targets ship; fastest: {result['verdict']['winner']}, p50 {p50}"

@@ -18,7 +18,7 @@ from edgekit.report.result import RESULT
 from edgekit.report.sections import variants
 from edgekit.report.sections.variants import page_grid
 from tests.conftest import FinishedRun
-from tests.stages.benchmark.made import budget, decided, row
+from tests.stages.benchmark.synthetic import budget, decided, row
 
 ROWS = [
     row("student-fp32-tflite", size=900),
@@ -37,7 +37,7 @@ P50_MS = {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> variants.Variants:
+def table(tmp_path_factory: pytest.TempPathFactory) -> variants.Variants:
     """Of a benchmark whose winner on TFLite is in a tie with a larger file."""
     out = artifacts.begin(tmp_path_factory.mktemp("made") / "benchmark")
     decision = decided(ROWS, P50_MS, budget(latency_p50_ms=1.0))
@@ -49,9 +49,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> variants.Variants:
 
 
 def test_the_baseline_comes_first_then_what_ships_then_what_might_have_then_what_was_rejected(
-    made: variants.Variants,
+    table: variants.Variants,
 ) -> None:
-    assert [(line.name, line.standing) for line in made.lines] == [
+    assert [(line.name, line.standing) for line in table.lines] == [
         ("baseline-eager", "baseline"),
         ("pruned-fp32-tflite", "ships"),
         ("student-fp32-onnx", "ships"),
@@ -61,8 +61,8 @@ def test_the_baseline_comes_first_then_what_ships_then_what_might_have_then_what
     ]
 
 
-def test_every_line_says_why_it_ended_so(made: variants.Variants) -> None:
-    text = {line.name: line.verdict for line in made.lines}
+def test_every_line_says_why_it_ended_so(table: variants.Variants) -> None:
+    text = {line.name: line.verdict for line in table.lines}
     assert text.pop("student-int8-tflite").startswith("rejected: accuracy drop 48.00 pp")
     assert text == {
         "baseline-eager": "baseline",
@@ -73,13 +73,13 @@ def test_every_line_says_why_it_ended_so(made: variants.Variants) -> None:
     }
 
 
-def test_the_figures_are_those_of_the_rows(made: variants.Variants) -> None:
-    result = next(line for line in made.lines if line.name == "pruned-fp32-tflite")
+def test_the_figures_are_those_of_the_rows(table: variants.Variants) -> None:
+    result = next(line for line in table.lines if line.name == "pruned-fp32-tflite")
     assert (result.bytes, result.p50_ms, result.drop_pp) == (800, pytest.approx(0.0203), 0.0)
     assert result.speedup is not None and result.speedup[0] == pytest.approx(2.0 / 0.0203, rel=1e-3)
-    before = made.lines[0]
+    before = table.lines[0]
     assert (before.drop_pp, before.bound_pp, before.speedup) == (0.0, None, None)
-    assert "at 95 % confidence" in made.caption
+    assert "at 95 % confidence" in table.caption
 
 
 def by_heading(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, dict[str, str]]:

@@ -85,7 +85,7 @@ def test_of_losses_that_compete_in_a_run_a_trial_has_one(tmp_path: Path) -> None
     assert spaces.complete_space(own, plan)["space"]["distill.losses"] == own["space"]["distill.losses"]
 
 
-def test_what_a_user_has_said_is_not_replaced() -> None:
+def test_options_of_the_user_are_not_replaced() -> None:
     plan = load_plan(DIGITS, ["prune.measure=true"], checked_before=True)
     given = {
         "space": {
@@ -106,7 +106,7 @@ def test_the_goal_is_no_option() -> None:
         spaces.complete_space({"space": {"budget.accuracy_drop_pp": [1.0, 2.0]}}, plan)
 
 
-def test_a_config_of_networks_without_a_space_is_told_which_there_are(tmp_path: Path) -> None:
+def test_the_error_for_networks_without_a_search_space_lists_those_that_have_one(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("def net(input_shape, num_classes):\n    raise NotImplementedError\n")
     config = tmp_path / "own.yaml"
     own = "{builder: 'own:net'}"

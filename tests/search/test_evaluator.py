@@ -230,7 +230,7 @@ def beside_a_rival(folder: Path) -> list[str]:
     return [f"benchmark.rivals=[{{path: {path}}}]", "budget.accuracy_drop_pp=100"]
 
 
-def test_a_limit_beside_a_rival_is_held_in_the_rounds_that_time_it_too(tmp_path: Path) -> None:
+def test_a_limit_beside_a_reference_model_is_held_in_the_rounds_that_time_it_too(tmp_path: Path) -> None:
     world, settings = World(tmp_path / "w"), beside_a_rival(tmp_path)
     limit = "budget.latency_p50={ratio: 0.5, of: theirs.tflite}"
     result, _, _ = batch(world, tmp_path / "s", [a_trial(0, 4), a_trial(1, 16)], *settings, limit)
@@ -246,7 +246,7 @@ def test_a_limit_beside_a_rival_is_held_in_the_rounds_that_time_it_too(tmp_path:
     assert next(busy.rounds) == 1, "what was measured beside the rival is taken from there"
 
 
-def test_a_study_that_was_not_measured_beside_the_rival_is_measured_again(tmp_path: Path) -> None:
+def test_a_study_that_was_not_measured_beside_the_reference_model_is_measured_again(tmp_path: Path) -> None:
     settings = beside_a_rival(tmp_path)
     batch(World(tmp_path / "w"), tmp_path / "s", [a_trial(0, 4)], *settings)
     world = World(tmp_path / "w")
@@ -256,7 +256,7 @@ def test_a_study_that_was_not_measured_beside_the_rival_is_measured_again(tmp_pa
     assert "latency_p50" in outcome["constraints"] and next(world.rounds) > 1
 
 
-def test_a_rival_that_was_moved_is_timed_where_it_lies_now(tmp_path: Path) -> None:
+def test_a_reference_model_that_was_moved_is_timed_where_it_lies_now(tmp_path: Path) -> None:
     world, [rival, *settings] = World(tmp_path / "w"), beside_a_rival(tmp_path)
     settings.append("budget.latency_p50={ratio: 0.5, of: theirs.tflite}")
     batch(world, tmp_path / "s", [a_trial(0, 4)], rival, *settings)
@@ -291,7 +291,7 @@ def test_a_trial_far_behind_one_that_is_no_larger_is_stopped_after_few_epochs_in
         assert "trial 1 reaches 90.0%" in result[0]["reason"] and result[1]["state"] == "complete"
 
 
-def test_a_batch_that_was_killed_while_it_was_told_is_told_as_it_was_evaluated(tmp_path: Path) -> None:
+def test_a_batch_that_was_killed_before_it_was_recorded_is_recorded_as_evaluated(tmp_path: Path) -> None:
     world = World(tmp_path / "w")
     slow, fast = a_trial(0, 8, "distill.learning_rate=0.001"), a_trial(1, 8)
     result, _, _ = batch(world, tmp_path / "s", [slow, fast])
@@ -300,7 +300,7 @@ def test_a_batch_that_was_killed_while_it_was_told_is_told_as_it_was_evaluated(t
     assert again[0] == result[0] and len(world.pool.did) == text and context.baselines
 
 
-def test_a_batch_that_was_told_before_a_kill_is_still_marked_as_disturbed(tmp_path: Path) -> None:
+def test_a_batch_that_was_written_before_a_kill_is_still_marked_as_noisy(tmp_path: Path) -> None:
     world = World(tmp_path / "w")
     quiet = world.pool.script["time_files"]
     world.pool.script["time_files"] = lambda **given: {**quiet(**given), "disturbed": ["another program"]}
@@ -309,7 +309,7 @@ def test_a_batch_that_was_told_before_a_kill_is_still_marked_as_disturbed(tmp_pa
 
 
 @pytest.mark.parametrize("text", [None, "", "7", "[]", '{"0": 1}', '{"trials": {"0": 1}, "disturbed": false}'])
-def test_outcomes_of_other_settings_are_never_told(text: str | None, tmp_path: Path) -> None:
+def test_outcomes_of_other_settings_are_never_reused(text: str | None, tmp_path: Path) -> None:
     """As of a study whose journal was removed, and whose other files were left."""
     world = World(tmp_path / "w")
     batch(world, tmp_path / "s", [a_trial(0, 8)])

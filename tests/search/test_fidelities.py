@@ -87,7 +87,7 @@ def standing(number: int, accuracy: float, parameters: int = 4_000, macs: int = 
     return EarlyResult(number, accuracy, accuracy - wide, accuracy + wide, parameters, macs)
 
 
-def test_a_trial_is_stopped_only_by_one_that_is_no_larger_and_better_for_sure() -> None:
+def test_a_trial_is_stopped_only_by_one_that_is_no_larger_and_significantly_better() -> None:
     one = standing(1, 0.80)
     assert dominated_by(one, [standing(2, 0.84)]) == standing(2, 0.84)
     for other in (

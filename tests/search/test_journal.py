@@ -33,7 +33,7 @@ def test_a_torn_last_line_is_dropped_and_written_again(tmp_path: Path, torn: byt
     assert Journal(tmp_path).lines() == [{"trial": 1}, {"trial": 3}]
 
 
-def test_a_broken_line_with_others_behind_is_told(tmp_path: Path) -> None:
+def test_a_broken_line_before_others_is_reported(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b'{"trial":1}\n{"tri\n{"trial":3}\n')
     with pytest.raises(TrustError, match=r"trials.jsonl: line 2 is broken, but others follow it; restore the file"):
         Journal(tmp_path).lines()

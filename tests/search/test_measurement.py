@@ -57,7 +57,7 @@ def protocol(tmp_path: Path) -> TimingProtocol:
     return TimingProtocol(str(tmp_path / "input.npy"), 10, 5, 1, 0.95, 60.0)
 
 
-def test_each_file_is_told_as_a_ratio_to_the_anchor_of_its_target_in_the_same_round(
+def test_each_file_is_reported_as_a_ratio_to_the_anchor_of_its_target_in_the_same_round(
     files: list[ModelFiles], protocol: TimingProtocol, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(BaseBackend, "run", lambda *_: pytest.fail("a call that is timed made its input"))
@@ -69,7 +69,7 @@ def test_each_file_is_told_as_a_ratio_to_the_anchor_of_its_target_in_the_same_ro
     assert result["anchors"]["onnx"] > 0 and isinstance(result["disturbed"], list)
 
 
-def test_a_rival_is_timed_on_its_own_sample_in_the_same_round(
+def test_a_reference_model_is_timed_on_its_own_sample_in_the_same_round(
     files: list[ModelFiles], protocol: TimingProtocol, tmp_path: Path
 ) -> None:
     np.save(tmp_path / "raw.npy", np.ones((1, 4), np.float32))

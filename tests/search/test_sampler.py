@@ -18,8 +18,8 @@ TWO = "space: {model.kwargs.width: [16, 32], distill.learning_rate: [0.1], prune
 NAMES = ("gp", "tpe", "random")
 
 
-def told(space: Space, count: int) -> list[Any]:
-    """As many trials as a model is asked after, drawn at random."""
+def finished_trials(space: Space, count: int) -> list[Any]:
+    """As many finished trials as a model needs before it proposes any, drawn at random."""
     rows = []
     for number, parameters in enumerate(sampler.propose(space, space.objectives, "random", 3, [], count)):
         row: Any = {**studies.outcome(parameters), "number": number, "batch": 0, "parameters": parameters}
@@ -27,7 +27,7 @@ def told(space: Space, count: int) -> list[Any]:
     return rows
 
 
-def test_a_gaussian_process_asks_up_to_150_trials_and_tpe_goes_on_in_longer_studies() -> None:
+def test_a_gaussian_process_proposes_up_to_150_trials_and_tpe_continues_longer_studies() -> None:
     result = [sampler.choose_sampler(count)["name"] for count in (1, 150, 151, 10_000, None)]
     assert result == ["gp", "gp", "gp+tpe", "gp+tpe", "gp"]
     assert "151 trials" in sampler.choose_sampler(151)["reason"]
@@ -37,48 +37,48 @@ def test_a_gaussian_process_asks_up_to_150_trials_and_tpe_goes_on_in_longer_stud
 @pytest.mark.parametrize("name", NAMES)
 def test_the_trials_of_a_batch_are_inside_the_space_and_differ(tmp_path: Path, name: str) -> None:
     space = studies.space(tmp_path)
-    rows = told(space, 14)
+    rows = finished_trials(space, 14)
     assert {row["state"] for row in rows} >= {"complete", "failed", "stopped"}
-    asked = sampler.propose(space, space.objectives, name, 0, rows, 2)
-    assert len({parameters_id(each) for each in [*asked, *(row["parameters"] for row in rows)]}) == 2 + 14
-    for parameters in asked:
+    proposed = sampler.propose(space, space.objectives, name, 0, rows, 2)
+    assert len({parameters_id(each) for each in [*proposed, *(row["parameters"] for row in rows)]}) == 2 + 14
+    for parameters in proposed:
         dimensions = {each.key: each for each in space.dimensions}
         assert all(dimensions[key].contains(value) for key, value in parameters.items()), parameters
         assert ("model.kwargs.expand" in parameters) == (parameters["model.kwargs.kind"] == "separable")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_batch_begins_as_a_smaller_one_and_another_seed_asks_others(tmp_path: Path, name: str) -> None:
+def test_a_batch_begins_as_a_smaller_one_and_another_seed_proposes_others(tmp_path: Path, name: str) -> None:
     space = studies.space(tmp_path)
-    rows = told(space, 12)
+    rows = finished_trials(space, 12)
     two = sampler.propose(space, space.objectives, name, 0, rows, 2)
     assert sampler.propose(space, space.objectives, name, 0, rows, 1) == two[:1]
     assert sampler.propose(space, space.objectives, name, 1, rows, 1) != two[:1]
 
 
-def test_behind_its_first_trials_a_long_study_is_asked_by_tpe(tmp_path: Path) -> None:
+def test_after_its_first_trials_a_long_study_uses_tpe(tmp_path: Path) -> None:
     space = studies.space(tmp_path)
-    rows = told(space, sampler.GP_TRIALS)
+    rows = finished_trials(space, sampler.GP_TRIALS)
     assert sampler.propose(space, space.objectives, "gp+tpe", 0, rows, 2) == sampler.propose(
         space, space.objectives, "tpe", 0, rows, 2
     )
 
 
-def test_what_is_given_comes_first_and_is_not_asked_again(tmp_path: Path) -> None:
+def test_given_points_come_first_and_are_not_proposed_again(tmp_path: Path) -> None:
     space = studies.space(tmp_path, "space:\n  model.kwargs.width: [4, 8]\n")
     given = [{"model.kwargs.width": 8}]
     for seed in range(5):
-        asked = sampler.propose(space, space.objectives, "random", seed, [], 2, given)
-        assert asked[0] == given[0]
+        proposed = sampler.propose(space, space.objectives, "random", seed, [], 2, given)
+        assert proposed[0] == given[0]
 
 
-def test_a_point_that_was_asked_is_replaced_by_a_random_one(tmp_path: Path) -> None:
+def test_a_point_that_was_already_proposed_is_replaced_by_a_random_one(tmp_path: Path) -> None:
     """TPE asks the best of two points again and again; so one of twelve trials at least is drawn at random."""
     space = studies.space(tmp_path, TWO)
-    rows = told(space, 12)
+    rows = finished_trials(space, 12)
     best = max((row for row in rows if row["state"] == "complete"), key=lambda row: row["values"][0])
-    asked = [sampler.propose(space, space.objectives, "tpe", seed, rows, 1)[0] for seed in range(12)]
-    assert {each["model.kwargs.width"] for each in asked} == {16, 32}
+    proposed = [sampler.propose(space, space.objectives, "tpe", seed, rows, 1)[0] for seed in range(12)]
+    assert {each["model.kwargs.width"] for each in proposed} == {16, 32}
     assert best["parameters"]["model.kwargs.width"] == 32
 
 
@@ -91,7 +91,7 @@ def test_entries_of_one_key_are_learnt_apart(tmp_path: Path) -> None:
     )
     space = studies.space(tmp_path, text)
     for name in ("gp", "tpe"):
-        for parameters in sampler.propose(space, space.objectives, name, 0, told(space, 12), 1):
+        for parameters in sampler.propose(space, space.objectives, name, 0, finished_trials(space, 12), 1):
             limit = parameters["model.kwargs.width"] <= 8
             assert limit == (parameters["model.kwargs.kind"] == "plain")
 

@@ -181,7 +181,7 @@ class TestFaults:
         (result,) = refusal(tmp_path, text)
         assert result.removeprefix(f"{tmp_path}/").startswith(line), result
 
-    def test_several_are_told_at_once(self, tmp_path: Path) -> None:
+    def test_several_errors_are_reported_at_once(self, tmp_path: Path) -> None:
         assert len(refusal(tmp_path, "objectives: [speed]\nspace: {a: [], b: {low: 2, high: 1}}")) == 3
 
     def test_a_file_that_is_none(self, tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ class TestFaults:
 class TestCheck:
     """Against the config that is searched."""
 
-    def test_a_sound_space_passes(self, tmp_path: Path) -> None:
+    def test_a_valid_space_passes(self, tmp_path: Path) -> None:
         text = (
             "space:\n  distill.student.builder: ['edgekit.models.ds_cnn:ds_cnn', 'edgekit.models.resnet:resnet']\n"
             "  distill.student.kwargs: {choices: [{depth: 8}], when: {distill.student.builder: "

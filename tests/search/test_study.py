@@ -99,7 +99,7 @@ class TestDigest:
         assert (result[0]["digest"], result[1]["digest"] == digests(whole)[1]) == (digests(whole)[0], False)
 
     def test_a_gaussian_process_goes_on_to_the_same_digest(self, tmp_path: Path) -> None:
-        """Its model is asked from the eleventh trial on."""
+        """Its model proposes trials from the eleventh on."""
         options: dict[str, Any] = {
             "sampler_name": "gp",
             "batch": 2,
@@ -150,7 +150,7 @@ class TestJournal:
             studies.run(tmp_path / "study", tmp_path)
 
     @pytest.mark.parametrize("line", ['{"trial": 0}', '{"batch": 3}', '{"asked": 3}', '{"other": 1}'])
-    def test_a_line_of_another_kind_is_told(self, whole: Path, tmp_path: Path, line: str) -> None:
+    def test_a_line_of_another_kind_is_reported(self, whole: Path, tmp_path: Path, line: str) -> None:
         shutil.copytree(whole, tmp_path / "study")
         lines = (tmp_path / "study" / FILE).read_text().splitlines()
         (tmp_path / "study" / FILE).write_text("\n".join([lines[0], line, *lines[1:], ""]))
@@ -214,7 +214,7 @@ class TestRow:
         assert row["front"] and all(trials[number]["feasible"] for number in row["front"])
         assert row["reference"][0] < min(trials[number]["values"][0] or 0 for number in row["front"])
 
-    def test_a_point_that_is_asked_twice_is_told_again_and_not_evaluated(self, tmp_path: Path) -> None:
+    def test_a_point_that_is_proposed_twice_is_not_evaluated_again(self, tmp_path: Path) -> None:
         evaluated: list[int] = []
 
         def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:

@@ -40,14 +40,14 @@ def test_a_taken_config_is_the_searched_one_with_the_trials_settings(content: di
     for trial in study.front:
         out = trial_config.write_trial_config(study, trial["number"])
         assert out == tmp_path / "configs" / f"digits-trial-{trial['number']}.yaml"
-        taken, asked = load_plan(out), load_plan(tmp_path / "configs" / "digits.yaml", trial["settings"])
-        assert (taken.values, taken.stages, taken.run, taken.data) == (
-            asked.values,
-            asked.stages,
-            asked.run,
-            asked.data,
+        written, expected = load_plan(out), load_plan(tmp_path / "configs" / "digits.yaml", trial["settings"])
+        assert (written.values, written.stages, written.run, written.data) == (
+            expected.values,
+            expected.stages,
+            expected.run,
+            expected.data,
         )
-        assert taken.values["distill"]["learning_rate"] == trial["parameters"][example.RATE]
+        assert written.values["distill"]["learning_rate"] == trial["parameters"][example.RATE]
         assert [path.name for path in out.parent.glob(".*")] == []
 
 
@@ -82,12 +82,12 @@ def test_what_is_not_inside_the_budget_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize("number", [-1, 40, 10**30])
-def test_an_unknown_number_is_told_which_there_are(number: int, content: dict[str, Any], tmp_path: Path) -> None:
+def test_the_error_for_an_unknown_number_lists_the_trials(number: int, content: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no such trial, only 0 to 39; on the front: 15, 31, 28, 29, 6$"):
         trial_config.write_trial_config(searched(tmp_path, content), number)
 
 
-def test_where_none_is_inside_the_budget_that_is_said(tmp_path: Path) -> None:
+def test_a_study_without_a_trial_inside_the_budget_says_so(tmp_path: Path) -> None:
     study = searched(tmp_path, example.study(trials=4, budget={"latency_p50_ms": 0.001}))
     with pytest.raises(ConfigError, match="no trial meets the budget"):
         trial_config.write_trial_config(study, 0)
@@ -188,7 +188,9 @@ def test_a_study_of_another_config_with_the_same_name_is_refused(content: dict[s
     trial_config.run_take(study.path, study.front[0]["number"], None, print, load_plan(other))
 
 
-def test_a_config_that_was_edited_since_its_search_is_told_in_a_line(content: dict[str, Any], tmp_path: Path) -> None:
+def test_a_config_that_was_edited_since_its_search_is_reported_in_one_line(
+    content: dict[str, Any], tmp_path: Path
+) -> None:
     study, text = searched(tmp_path, content), list[str]()
     config = tmp_path / "configs" / "digits.yaml"
     trial_config.run_take(study.path, study.front[0]["number"], tmp_path / "a.yaml", text.append, load_plan(config))

@@ -77,7 +77,7 @@ class Server:
     @classmethod
     def start(cls, folder: Path, *arguments: object) -> Server:
         """On free ports, ready."""
-        file = folder / f"said-{time.monotonic_ns()}.txt"
+        file = folder / f"log-{time.monotonic_ns()}.txt"
         command = [sys.executable, "-m", "edgekit.runner", "serve", "--port", "0", "--admin-port", "0"]
         paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         with file.open("wb") as stream:
@@ -86,26 +86,26 @@ class Server:
                 env={**os.environ, "PYTHONPATH": paths},
             )  # fmt: skip
         server = cls(process, file)
-        server.wait_said("ready on ")
+        server.wait_for_log("ready on ")
         return server
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         """All that it wrote."""
         return self.file.read_text(errors="replace")
 
-    def wait_said(self, pattern: str) -> re.Match[str]:
+    def wait_for_log(self, pattern: str) -> re.Match[str]:
         """The first match, as soon as there is one."""
         until = time.monotonic() + LIMIT_S
-        while not (found := re.search(pattern, self.said())):
-            assert self.process.poll() is None, self.said()
-            assert time.monotonic() < until, self.said()
+        while not (found := re.search(pattern, self.log_text())):
+            assert self.process.poll() is None, self.log_text()
+            assert time.monotonic() < until, self.log_text()
             time.sleep(0.05)
         return found
 
     def get(self, path: str, is_admin: bool = False) -> str:
         """What a path says."""
         pattern = r"repository on http://(\S+)" if is_admin else r"ready on http://(\S+):"
-        connection = http.client.HTTPConnection(self.wait_said(pattern)[1].rstrip(":"), timeout=LIMIT_S)
+        connection = http.client.HTTPConnection(self.wait_for_log(pattern)[1].rstrip(":"), timeout=LIMIT_S)
         try:
             connection.request("GET", path)
             return connection.getresponse().read().decode()
@@ -114,7 +114,7 @@ class Server:
 
     def infer(self, model: str, raw: np.ndarray) -> bytes:
         """The outputs' bytes for one raw sample; a deadline goes with it. Fails on any other status than 200."""
-        connection = http.client.HTTPConnection(self.wait_said(r"ready on http://(\S+):")[1].rstrip(":"), timeout=30)
+        connection = http.client.HTTPConnection(self.wait_for_log(r"ready on http://(\S+):")[1].rstrip(":"), timeout=30)
         try:
             headers = {**RAW, "X-Request-Timeout-Ms": str(DEADLINE_MS)}
             connection.request("POST", f"/v2/models/{model}/infer", raw.tobytes(), headers)
@@ -126,7 +126,7 @@ class Server:
         return body[int(reply.headers["Inference-Header-Content-Length"]) :]
 
     def all(self, model: str, raws: Sequence[np.ndarray], at_once: int = 8) -> list[bytes]:
-        """Outputs of many, in their order, so many asked at a time."""
+        """Outputs of many samples, in their order, with so many requests at a time."""
         with ThreadPoolExecutor(at_once) as pool:
             return list(pool.map(lambda raw: self.infer(model, raw), raws))
 
@@ -150,8 +150,8 @@ class Server:
         """End it; it has written no traceback."""
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(timeout=LIMIT_S)
-        assert "Traceback" not in self.said(), self.said()
-        assert "internal error" not in self.said(), self.said()
+        assert "Traceback" not in self.log_text(), self.log_text()
+        assert "internal error" not in self.log_text(), self.log_text()
 
 
 @dataclass

@@ -44,8 +44,8 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
     for server in running:
         server.stop()
     for server in running:
-        assert "Traceback" not in server.said(), server.said()
-        assert "internal error" not in server.said(), server.said()
+        assert "Traceback" not in server.log_text(), server.log_text()
+        assert "internal error" not in server.log_text(), server.log_text()
 
 
 @pytest.fixture(scope="session")

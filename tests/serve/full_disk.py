@@ -59,14 +59,14 @@ class ServerOnDisk(Server):
         while True:
             if self.process.poll() is not None:
                 assert self.process.stderr
-                said = self.process.stderr.read().decode(errors="replace")
-                raise AssertionError(f"ended with {self.process.returncode}: {said}")
+                log = self.process.stderr.read().decode(errors="replace")
+                raise AssertionError(f"ended with {self.process.returncode}: {log}")
             try:
                 if self.get("/v2/health/ready").status == 200 and self.ask("GET", "/v2", url=self.admin).status == 200:
                     return
             except (OSError, http.client.HTTPException):
                 pass
-            assert time.monotonic() < until, self.said()
+            assert time.monotonic() < until, self.log_text()
             time.sleep(0.1)
 
     @property
@@ -84,7 +84,7 @@ class ServerOnDisk(Server):
         """The disk, from here."""
         return Path(f"/proc/{self.process.pid}/root{self.disk}")
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         """All that could be written."""
         path = self.seen / self.stderr.name
         return path.read_text(errors="replace") if path.is_file() else ""
@@ -105,6 +105,6 @@ class ServerOnDisk(Server):
             except OSError as error:
                 assert error.errno == errno.ENOSPC, error
 
-    def make_room(self) -> None:
+    def free_space(self) -> None:
         """Half of the disk is free again."""
         os.truncate(self.seen / "filler", 64 << 10)

@@ -19,12 +19,12 @@ def triton(address: str, x: np.ndarray) -> dict[str, Any]:
     """Every call of tritonclient's that the server answers, and two that it refuses."""
     import tritonclient.grpc as client
 
-    asked = client.InferInput("image", list(x.shape), "UINT8")
-    asked.set_data_from_numpy(x)
+    tensor = client.InferInput("image", list(x.shape), "UINT8")
+    tensor.set_data_from_numpy(x)
     with client.InferenceServerClient(address) as server:
-        answer = server.infer(MODEL, [asked], request_id="a-1", client_timeout=30, timeout=10_000_000)
-        wanted = [client.InferRequestedOutput("output", class_count=2)]
-        classes = server.infer(MODEL, [asked], outputs=wanted).as_numpy("output")
+        answer = server.infer(MODEL, [tensor], request_id="a-1", client_timeout=30, timeout=10_000_000)
+        requested = [client.InferRequestedOutput("output", class_count=2)]
+        classes = server.infer(MODEL, [tensor], outputs=requested).as_numpy("output")
         config = server.get_model_config(MODEL, as_json=True)["config"]
         statistics = server.get_inference_statistics(MODEL, as_json=True)["model_stats"][0]
         index = server.get_model_repository_index(as_json=True)["models"]
@@ -32,8 +32,8 @@ def triton(address: str, x: np.ndarray) -> dict[str, Any]:
         for name, call in (
             ("load", lambda: server.load_model(MODEL)),
             ("shared memory", lambda: server.get_system_shared_memory_status()),
-            ("unknown", lambda: server.infer("other", [asked])),
-            ("late", lambda: server.infer(MODEL, [asked], timeout=1)),
+            ("unknown", lambda: server.infer("other", [tensor])),
+            ("late", lambda: server.infer(MODEL, [tensor], timeout=1)),
         ):
             try:
                 call()
@@ -65,15 +65,15 @@ def two(x: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def triton_several(address: str, x: np.ndarray) -> dict[str, Any]:
-    """Several inputs, and what is told of them."""
+    """Several inputs, and what the server states about them."""
     import tritonclient.grpc as client
 
-    asked = []
+    tensors = []
     for name, each in two(x).items():
-        asked.append(client.InferInput(name, list(each.shape), TYPES[name]))
-        asked[-1].set_data_from_numpy(each)
+        tensors.append(client.InferInput(name, list(each.shape), TYPES[name]))
+        tensors[-1].set_data_from_numpy(each)
     with client.InferenceServerClient(address) as server:
-        output = server.infer("two", asked).as_numpy("output")
+        output = server.infer("two", tensors).as_numpy("output")
         inputs = [[each.name, each.datatype, list(each.shape)] for each in server.get_model_metadata("two").inputs]
     return {"outputs": [output.tobytes().hex()], "inputs": inputs}
 
@@ -85,10 +85,10 @@ def kserve_several(address: str, x: np.ndarray) -> dict[str, Any]:
     async def ask() -> list[str]:
         server, outputs = InferenceGRPCClient(address), []
         for raw in (True, False):
-            asked = [InferInput(name, list(each.shape), TYPES[name]) for name, each in two(x).items()]
-            for tensor, each in zip(asked, two(x).values(), strict=True):
+            inputs = [InferInput(name, list(each.shape), TYPES[name]) for name, each in two(x).items()]
+            for tensor, each in zip(inputs, two(x).values(), strict=True):
                 tensor.set_data_from_numpy(each, binary_data=raw)
-            answer = await server.infer(InferRequest(model_name="two", infer_inputs=asked))
+            answer = await server.infer(InferRequest(model_name="two", infer_inputs=inputs))
             outputs.append(answer.outputs[0].as_numpy().astype("<f4").tobytes().hex())
         return outputs
 
@@ -100,10 +100,10 @@ def triton_aio(address: str, x: np.ndarray) -> dict[str, Any]:
     import tritonclient.grpc.aio as client
 
     async def ask() -> list[str]:
-        asked = client.InferInput("image", list(x.shape), "UINT8")
-        asked.set_data_from_numpy(x)
+        tensor = client.InferInput("image", list(x.shape), "UINT8")
+        tensor.set_data_from_numpy(x)
         async with client.InferenceServerClient(address) as server:
-            answers = await asyncio.gather(*(server.infer(MODEL, [asked]) for _ in range(40)))
+            answers = await asyncio.gather(*(server.infer(MODEL, [tensor]) for _ in range(40)))
             return sorted({answer.as_numpy("output").tobytes().hex() for answer in answers})
 
     return {"outputs": asyncio.run(ask())}
@@ -117,9 +117,9 @@ def kserve(address: str, x: np.ndarray) -> dict[str, Any]:
         server = InferenceGRPCClient(address)
         outputs = []
         for raw in (True, False):
-            asked = InferInput("image", list(x.shape), "UINT8")
-            asked.set_data_from_numpy(x, binary_data=raw)
-            answer = await server.infer(InferRequest(model_name=MODEL, infer_inputs=[asked], request_id="k-1"))
+            tensor = InferInput("image", list(x.shape), "UINT8")
+            tensor.set_data_from_numpy(x, binary_data=raw)
+            answer = await server.infer(InferRequest(model_name=MODEL, infer_inputs=[tensor], request_id="k-1"))
             outputs.append(answer.outputs[0].as_numpy().astype("<f4").tobytes().hex())
         ready = await server.is_server_ready(), await server.is_model_ready(MODEL)
         return {"outputs": outputs, "ready": ready, "id": answer.id}

@@ -43,36 +43,36 @@ class Server:
             )  # fmt: skip
         server = cls(process, stderr)
         end = time.monotonic() + READY_S
-        while "ready on" not in server.said() and time.monotonic() < end and process.poll() is None:
+        while "ready on" not in server.log_text() and time.monotonic() < end and process.poll() is None:
             time.sleep(0.05)
-        if "ready on" not in server.said():
+        if "ready on" not in server.log_text():
             server.stop()
-            raise AssertionError(server.said())
+            raise AssertionError(server.log_text())
         return server
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         """All that it wrote."""
         return self.stderr.read_text(errors="replace")
 
-    def _found(self, pattern: str) -> str:
-        found = re.search(pattern, self.said())
-        assert found is not None, self.said()
-        return found[1]
+    def _match(self, pattern: str) -> str:
+        match = re.search(pattern, self.log_text())
+        assert match is not None, self.log_text()
+        return match[1]
 
     @property
     def grpc(self) -> str:
         """Host and port."""
-        return self._found(r"gRPC on (\S+)")
+        return self._match(r"gRPC on (\S+)")
 
     @property
     def http(self) -> str:
         """Scheme, host and port."""
-        return self._found(r"ready on (https?://[\w.]+:\d+)")
+        return self._match(r"ready on (https?://[\w.]+:\d+)")
 
     @property
     def admin(self) -> str:
         """Scheme, host and port."""
-        return self._found(r"repository on (http://\S+)")
+        return self._match(r"repository on (http://\S+)")
 
     @property
     def workers(self) -> list[int]:

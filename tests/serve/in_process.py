@@ -42,22 +42,22 @@ async def exchanged(one: Worker, data: bytes, limit_s: float = 10.0) -> bytes:
     return found
 
 
-class Asked:
+class PendingRequest:
     """A request: its body comes by `send`, its answer is `reply`, None where nothing came."""
 
     def __init__(
         self, one: Worker, path: str, headers: Mapping[str, str] | None = None, method: str = "POST", query: str = ""
     ) -> None:
         self._pieces: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._said: list[dict[str, Any]] = []
+        self._messages: list[dict[str, Any]] = []
         scope = {
             "type": "http", "path": path, "method": method, "query_string": query.encode(), "http_version": "1.1",
             "headers": [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()],
         }  # fmt: skip
-        self.task = asyncio.ensure_future(one.app(scope, self._pieces.get, self._say))
+        self.task = asyncio.ensure_future(one.app(scope, self._pieces.get, self._collect))
 
-    async def _say(self, message: dict[str, Any]) -> None:
-        self._said.append(message)
+    async def _collect(self, message: dict[str, Any]) -> None:
+        self._messages.append(message)
 
     def send(self, body: bytes, more: bool = False) -> None:
         """A piece of the body, by default the last."""
@@ -70,6 +70,6 @@ class Asked:
     async def reply(self, limit_s: float = 10.0) -> Reply:
         """The answer, whole."""
         await asyncio.wait_for(self.task, limit_s)
-        start, end = self._said
+        start, end = self._messages
         headers = {name.decode(): value.decode() for name, value in start["headers"]}
         return Reply(start["status"], headers, end["body"])

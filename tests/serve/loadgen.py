@@ -20,14 +20,14 @@ import numpy as np
 
 from edgekit.measure.load.loadgen_run import loadgen_settings, log_settings
 from edgekit.measure.load.scenarios import Load
-from tests.serve.server import RAW, asked
+from tests.serve.server import RAW, send_request
 
 LIMIT_S = 60.0
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked: the rows of `samples`, an .npy file; `accuracy` asks each once, and LoadGen keeps the answers."""
+    """The requests: the rows of `samples`, an .npy file; `accuracy` asks each once, and LoadGen keeps the answers."""
 
     url: str
     path: str
@@ -94,7 +94,7 @@ class Clients:
         connection.close()
 
     def _answer(self, connection: http.client.HTTPConnection, index: int) -> bytes:
-        reply = asked(connection, "POST", self.job.path, self.samples[index].tobytes(), RAW)
+        reply = send_request(connection, "POST", self.job.path, self.samples[index].tobytes(), RAW)
         if reply.status != 200:
             self.errors.append(f"{reply.status}: {reply.body[:200]!r}")
             return b""

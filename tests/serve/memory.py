@@ -47,7 +47,7 @@ def heap_environment(folder: Path) -> dict[str, str]:
 def heap_growth_kb(folder: Path, processes: Iterable[int]) -> dict[int, float]:
     """By how many kB the memory in use of each of these processes grew in the second half of the time.
 
-    Resident memory cannot tell a leak from free pieces, which the allocator keeps between pieces in use. A server's
+    Resident memory does not separate leaks from free pieces, which the allocator keeps between used ones. A server's
     helpers note theirs too, but end with its start: over their seconds, an import looks like a leak.
     """
     found = {}

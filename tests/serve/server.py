@@ -65,29 +65,29 @@ class Server:
             )  # fmt: skip
         return cls(process, stderr)
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         """All that it wrote."""
         return self.stderr.read_text(errors="replace")
 
     def wait_ready(self) -> None:
         """Until it says so."""
-        self.wait_said(r"ready on ")
+        self.wait_for_log(r"ready on ")
 
-    def wait_said(self, pattern: str, limit_s: float = READY_S) -> re.Match[str]:
+    def wait_for_log(self, pattern: str, limit_s: float = READY_S) -> re.Match[str]:
         """Until a line matches."""
         until = time.monotonic() + limit_s
         while True:
-            found = re.search(pattern, self.said())
+            found = re.search(pattern, self.log_text())
             if found:
                 return found
-            assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.said()}"
-            assert time.monotonic() < until, f"no {pattern!r} in {limit_s:g} s: {self.said()}"
+            assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.log_text()}"
+            assert time.monotonic() < until, f"no {pattern!r} in {limit_s:g} s: {self.log_text()}"
             time.sleep(0.05)
 
     @property
     def url(self) -> str:
         """HOST:PORT."""
-        return self.wait_said(r"ready on \w+://(\S+):").group(1).rstrip(":")
+        return self.wait_for_log(r"ready on \w+://(\S+):").group(1).rstrip(":")
 
     @property
     def port(self) -> int:
@@ -97,7 +97,7 @@ class Server:
     @property
     def admin(self) -> str:
         """HOST:PORT of metrics and repository."""
-        return self.wait_said(r"repository on http://(\S+)").group(1)
+        return self.wait_for_log(r"repository on http://(\S+)").group(1)
 
     @property
     def workers(self) -> list[int]:
@@ -155,12 +155,12 @@ def ask(url: str, method: str, path: str, body: bytes | None = None, headers: di
     """One request on a connection of its own."""
     connection = http.client.HTTPConnection(url, timeout=60)
     try:
-        return asked(connection, method, path, body, headers)
+        return send_request(connection, method, path, body, headers)
     finally:
         connection.close()
 
 
-def asked(
+def send_request(
     connection: http.client.HTTPConnection,
     method: str,
     path: str,

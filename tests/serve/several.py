@@ -50,12 +50,12 @@ def samples(count: int, tensors: tuple[Mapping[str, Any], ...] = TWO, seed: int 
     return [{tensor["name"]: one(tensor) for tensor in tensors} for _ in range(count)]
 
 
-def vectors(found: list[dict[str, np.ndarray]]) -> np.ndarray:
+def vectors(inputs: list[dict[str, np.ndarray]]) -> np.ndarray:
     """The same as (n, width)."""
-    return np.stack([np.concatenate([each.ravel().astype(np.float32) for each in one.values()]) for one in found])
+    return np.stack([np.concatenate([each.ravel().astype(np.float32) for each in one.values()]) for one in inputs])
 
 
-def wanted(x: np.ndarray) -> np.ndarray:
+def expected_outputs(x: np.ndarray) -> np.ndarray:
     """The network's outputs (n, 5) for joined samples."""
     picture, ids, then = weights()
     return np.asarray(x[:, :16] @ picture + ids[x[:, 16:].astype(int)].mean(axis=1) @ then)
@@ -144,8 +144,8 @@ def manifest(name: str, target: str, content: Mapping[str, bytes], **changes: An
     return Manifest(**{**fields, **changes})
 
 
-def _write(path: Path, made: Manifest, content: Mapping[str, bytes], x: np.ndarray, y: np.ndarray) -> Path:
-    bundle.write(path, made, {**content, "i.npy": npy(x), "o.npy": npy(y.astype(np.float32))})
+def _write(path: Path, bundle_manifest: Manifest, content: Mapping[str, bytes], x: np.ndarray, y: np.ndarray) -> Path:
+    bundle.write(path, bundle_manifest, {**content, "i.npy": npy(x), "o.npy": npy(y.astype(np.float32))})
     return path
 
 
@@ -155,7 +155,11 @@ def write(target: str, folder: Path) -> Path:
     inputs = (TensorSpec(picture, (1, 1, 4, 4), "float32", "ANY"), TensorSpec(ids, (1, 6), "int32", "ANY"))
     x = vectors(samples(4, seed=9))
     return _write(
-        folder / f"two-{target}.edge.zip", manifest("two", target, content, inputs=inputs), content, x, wanted(x)
+        folder / f"two-{target}.edge.zip",
+        manifest("two", target, content, inputs=inputs),
+        content,
+        x,
+        expected_outputs(x),
     )
 
 
@@ -176,7 +180,7 @@ def write_state(folder: Path) -> Path:
     x = vectors(samples(4, seed=9))
     states = (StateSpec("sum", (1, 5), "float32", "before", "after"),)
     made = manifest("running", "onnx", content, states=states, golden={**GOLDEN, "top1": False})
-    return _write(folder / "running.edge.zip", made, content, x, np.cumsum(wanted(x), axis=0))
+    return _write(folder / "running.edge.zip", made, content, x, np.cumsum(expected_outputs(x), axis=0))
 
 
 def npz(sample: Arrays) -> bytes:

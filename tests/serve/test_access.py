@@ -11,7 +11,7 @@ import pytest
 
 from tests import requirements
 from tests.serve.conftest import Start
-from tests.serve.server import INFER, RAW, Server, asked
+from tests.serve.server import INFER, RAW, Server, send_request
 from tests.serve.test_lifecycle import FREE, run, sentence
 
 pytestmark = pytest.mark.processes
@@ -50,17 +50,17 @@ WRONG = [
 
 @pytest.mark.parametrize(("method", "path"), PATHS)
 def test_without_a_token_or_with_a_wrong_one_it_is_401(server: Server, method: str, path: str) -> None:
-    for given in WRONG:
-        headers = {**RAW, **({"Authorization": given} if given else {})}
+    for authorization in WRONG:
+        headers = {**RAW, **({"Authorization": authorization} if authorization else {})}
         reply = server.ask(method, path, bytes(64) if method != "GET" else None, headers)
-        assert reply.status == 401, (given, reply)
+        assert reply.status == 401, (authorization, reply)
         assert reply.headers["www-authenticate"] == "Bearer"
         assert TOKEN not in reply.error
 
 
-@pytest.mark.parametrize("given", [f"Bearer {TOKEN}", f"bearer {SECOND}", f"BEARER  {TOKEN} "])
-def test_a_right_token_is_served(server: Server, given: str) -> None:
-    assert server.post(INFER, bytes(64), {**RAW, "Authorization": given}).status == 200
+@pytest.mark.parametrize("authorization", [f"Bearer {TOKEN}", f"bearer {SECOND}", f"BEARER  {TOKEN} "])
+def test_a_right_token_is_served(server: Server, authorization: str) -> None:
+    assert server.post(INFER, bytes(64), {**RAW, "Authorization": authorization}).status == 200
 
 
 def test_health_and_the_page_ask_for_no_token(server: Server) -> None:
@@ -110,9 +110,9 @@ def test_a_token_file_that_is_no_secret_is_refused(
     path = tmp_path / "tokens"
     path.write_text(text)
     path.chmod(mode)
-    said = sentence(run(*FREE, "--token-file", path, bundles["onnx"]), 4)
-    assert word in said
-    assert TOKEN not in said
+    message = sentence(run(*FREE, "--token-file", path, bundles["onnx"]), 4)
+    assert word in message
+    assert TOKEN not in message
 
 
 def test_control_characters_of_a_client_reach_neither_the_log_nor_an_answer(server: Server) -> None:
@@ -137,9 +137,9 @@ def test_control_characters_of_a_client_reach_neither_the_log_nor_an_answer(serv
     manage = server.ask("POST", f"/v2/repository/models/{secret}%0a%1b[31m/load", headers=good, url=server.admin)
     assert manage.status == 400
     assert manage.error.isprintable()
-    said = server.said()
-    assert secret not in said
-    assert all(line.isprintable() for line in said.splitlines())
+    log = server.log_text()
+    assert secret not in log
+    assert all(line.isprintable() for line in log.splitlines())
 
 
 @pytest.fixture(scope="module")
@@ -161,22 +161,24 @@ def test_tls_is_served_to_who_trusts_the_certificate(
 ) -> None:
     certificate, key = pair
     server = start(bundles["onnx"], "--certificate", certificate, "--key", key, "--receive-s", 1)
-    assert "https://" in server.said()
+    assert "https://" in server.log_text()
     trusting = ssl.create_default_context(cafile=str(certificate))
     connection = http.client.HTTPSConnection(server.url, timeout=20, context=trusting)
     for _ in range(3):
-        assert asked(connection, "POST", INFER, bytes(64), RAW).status == 200
-    reply = asked(connection, "POST", INFER, bytes(70 << 20), {**RAW, "Expect": ""})
+        assert send_request(connection, "POST", INFER, bytes(64), RAW).status == 200
+    reply = send_request(connection, "POST", INFER, bytes(70 << 20), {**RAW, "Expect": ""})
     assert reply.status in (408, 413)
     connection.close()
     with pytest.raises(ssl.SSLError):
-        asked(http.client.HTTPSConnection(server.url, timeout=20), "GET", "/v2")
+        send_request(http.client.HTTPSConnection(server.url, timeout=20), "GET", "/v2")
     with server.connect() as plain:
         plain.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert b"HTTP/1.1 200" not in plain.recv(4096)
     with server.connect() as silent:  # not even a handshake
         assert silent.recv(10) == b""
-    assert asked(http.client.HTTPSConnection(server.url, timeout=20, context=trusting), "GET", "/v2").status == 200
+    assert (
+        send_request(http.client.HTTPSConnection(server.url, timeout=20, context=trusting), "GET", "/v2").status == 200
+    )
 
 
 def test_a_pair_that_does_not_fit_is_refused(bundles: dict[str, Path], pair: tuple[Path, Path], tmp_path: Path) -> None:
@@ -184,6 +186,6 @@ def test_a_pair_that_does_not_fit_is_refused(bundles: dict[str, Path], pair: tup
     wrong = tmp_path / "wrong.pem"
     wrong.write_text("nonsense")
     for one, other in ((wrong, key), (certificate, wrong), (key, certificate)):
-        said = sentence(run(*FREE, "--certificate", one, "--key", other, bundles["onnx"]), 4)
-        assert "certificate" in said
+        message = sentence(run(*FREE, "--certificate", one, "--key", other, bundles["onnx"]), 4)
+        assert "certificate" in message
     assert "--key" in sentence(run(*FREE, "--certificate", certificate, bundles["onnx"]), 4)

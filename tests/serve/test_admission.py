@@ -53,7 +53,7 @@ def held_up(server: Server) -> Iterator[None]:
 
 
 def burst(server: Server, requests: Sequence[bytes], then: bytes = b"") -> list[Reply]:
-    """Answers to requests that are there at once, on a connection each; with `then`, each is asked that as well."""
+    """Answers to requests that are there at once, on a connection each; with `then`, each gets that one as well."""
     with ExitStack() as stack:
         connections = [stack.enter_context(server.connect()) for _ in requests]
         for connection in connections:  # accepted, or this would be a burst of connections
@@ -104,7 +104,7 @@ def test_who_sets_no_deadline_is_answered_behind_all_others(server: Server) -> N
     assert {each.status for each in found[1::2]} == {200}
 
 
-def test_what_is_wrong_with_a_request_is_said_under_overload_too(server: Server) -> None:
+def test_errors_of_a_request_are_reported_under_overload_too(server: Server) -> None:
     odd = [
         (request(DEADLINE, path="/v2/models/nobody/infer"), {404}),
         (request(DEADLINE, path="/v2/models/tiny/versions/7/infer"), {404}),
@@ -119,7 +119,7 @@ def test_what_is_wrong_with_a_request_is_said_under_overload_too(server: Server)
     assert [reply.status for reply, (_, right) in zip(found, odd) if reply.status not in right] == []
 
 
-def test_a_server_with_tokens_tells_a_stranger_nothing_of_its_load(
+def test_a_server_with_tokens_reveals_nothing_of_its_load_to_a_stranger(
     start: Start, bundles: dict[str, Path], tmp_path: Path
 ) -> None:
     tokens = tmp_path / "tokens"

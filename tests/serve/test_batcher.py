@@ -234,7 +234,7 @@ CALLERS = st.lists(
 def test_nothing_is_lost_nor_given_twice_nor_to_another(
     curve: BatchCurve, threaded: bool, callers: list[Caller], limit: int, delay_s: float
 ) -> None:
-    """Whatever order callers come and go in: an answer is the caller's own, or it was told why there is none."""
+    """Whatever order callers come and go in: every caller gets its own answer, or the reason why there is none."""
     model = Model()
     outcomes: dict[int, str] = {}
 

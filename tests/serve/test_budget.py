@@ -16,7 +16,7 @@ from edgekit.serve.worker import Worker
 from tests.runner.conftest import samples
 from tests.serve import cached, in_process
 from tests.serve.attacks import resident_mb
-from tests.serve.in_process import Asked
+from tests.serve.in_process import PendingRequest
 from tests.serve.server import INFER, RAW
 
 MB = 1 << 20
@@ -64,9 +64,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> RepositoryEntry:
     return in_process.entry(cached.tiny(tmp_path_factory.mktemp("tiny")), 0.1)
 
 
-async def unfinished(one: Worker, pieces: int) -> list[Asked]:
+async def unfinished(one: Worker, pieces: int) -> list[PendingRequest]:
     """Bodies of so many megabytes, of which the rest does not come."""
-    found = [Asked(one, INFER, RAW) for _ in range(24)]
+    found = [PendingRequest(one, INFER, RAW) for _ in range(24)]
     for _ in range(pieces):
         for each in found:
             each.send(PIECE, more=True)
@@ -83,7 +83,7 @@ def test_bodies_that_do_not_end_are_refused_from_a_sum_on_and_others_are_answere
         refused = [each for each in attackers if each.task.done()]
         assert {(await each.reply()).status for each in refused} == {503}
         assert 0 < one.app.budget.used_bytes <= one.app.budget.max_bytes
-        small = Asked(one, INFER, RAW)
+        small = PendingRequest(one, INFER, RAW)
         small.send(samples(1)[0].tobytes())
         assert (await small.reply()).status == 200
         for each in attackers:
@@ -100,12 +100,12 @@ def test_json_is_bounded_more_tightly_than_binary_tensors(tiny: RepositoryEntry,
         one = in_process.worker(most_json_bytes=MB)
         await one.serve([tiny])
         body = b"[" + b"[]," * MB + b"0]"
-        asked = Asked(one, INFER, {"Content-Length": str(len(body))} if announced else {})
-        asked.send(body[: 2 * MB], more=True)
-        asked.send(body[2 * MB :])
-        reply = await asked.reply()
+        request = PendingRequest(one, INFER, {"Content-Length": str(len(body))} if announced else {})
+        request.send(body[: 2 * MB], more=True)
+        request.send(body[2 * MB :])
+        reply = await request.reply()
         assert (reply.status, "JSON" in reply.error) == (413, True), reply
-        long_header = Asked(one, INFER, {"Inference-Header-Content-Length": str(2 * MB)})
+        long_header = PendingRequest(one, INFER, {"Inference-Header-Content-Length": str(2 * MB)})
         long_header.send(body)
         assert (await long_header.reply()).status == 413
 
@@ -121,10 +121,10 @@ def test_files_beyond_the_queue_are_refused(tiny: RepositoryEntry, tmp_path: Pat
     async def run() -> None:
         one = in_process.worker(queue=4)
         await one.serve([tiny])
-        asked = [Asked(one, "/predict") for _ in range(20)]
-        for each in asked:
+        requests = [PendingRequest(one, "/predict") for _ in range(20)]
+        for each in requests:
             each.send(body)
-        statuses = [(await each.reply()).status for each in asked]
+        statuses = [(await each.reply()).status for each in requests]
         assert set(statuses) == {200, 503}
         assert statuses.count(200) >= 4
 
@@ -139,12 +139,12 @@ def test_a_request_that_is_refused_holds_nothing_any_more(tiny: RepositoryEntry)
         await one.serve([tiny])
         before = resident_mb(os.getpid())
         for _ in range(8):
-            asked = Asked(one, INFER, RAW)
+            request = PendingRequest(one, INFER, RAW)
             for _ in range(20):
-                asked.send(b"x" * MB, more=True)
-            asked.send(b"x")
-            assert (await asked.reply()).status == 400
-            del asked
+                request.send(b"x" * MB, more=True)
+            request.send(b"x")
+            assert (await request.reply()).status == 400
+            del request
         return resident_mb(os.getpid()) - before
 
     gc.disable()

@@ -159,18 +159,18 @@ def sample(value: float) -> np.ndarray:
     return np.array([[value]], dtype=np.float32)
 
 
-def asked(cached: AnswerCache, value: float, deadline_s: float = NEVER_S) -> asyncio.Future[Answer]:
-    made = cached.submit(sample(value), deadline_s)
-    assert not isinstance(made, Answer)
-    return made
+def submit(cached: AnswerCache, value: float, deadline_s: float = NEVER_S) -> asyncio.Future[Answer]:
+    future = cached.submit(sample(value), deadline_s)
+    assert not isinstance(future, Answer)
+    return future
 
 
 def test_equal_requests_that_come_together_run_once() -> None:
     model = Gated()
 
     async def scene(cached: AnswerCache) -> None:
-        futures = [asked(cached, 3) for _ in range(8)]
-        other = asked(cached, 4)
+        futures = [submit(cached, 3) for _ in range(8)]
+        other = submit(cached, 4)
         model.gate.set()
         assert [(await each).outputs.tolist() for each in futures] == [[[6.0]]] * 8
         assert (await other).outputs.tolist() == [[8.0]]
@@ -187,11 +187,11 @@ def test_the_others_get_their_answer_where_the_first_hangs_up() -> None:
     model = Gated()
 
     async def scene(cached: AnswerCache) -> None:
-        first, *others = [asked(cached, 3) for _ in range(4)]
+        first, *others = [submit(cached, 3) for _ in range(4)]
         await asyncio.sleep(0.05)
         first.cancel()
         await asyncio.sleep(0.05)
-        late = asked(cached, 3)
+        late = submit(cached, 3)
         model.gate.set()
         assert [(await each).outputs.tolist() for each in (*others, late)] == [[[6.0]]] * 4
 
@@ -204,16 +204,16 @@ def test_what_nobody_waits_for_any_more_does_not_run_and_comes_back_whole() -> N
     model = Gated()
 
     async def scene(cached: AnswerCache) -> None:
-        running = asked(cached, 1)
+        running = submit(cached, 1)
         await asyncio.sleep(0.05)
-        for future in [asked(cached, 3) for _ in range(4)]:
+        for future in [submit(cached, 3) for _ in range(4)]:
             future.cancel()
         await asyncio.sleep(0.05)
         model.gate.set()
         await running
         await asyncio.sleep(0.05)
         assert model.ran == [1.0]
-        assert (await asked(cached, 3)).outputs.tolist() == [[6.0]]
+        assert (await submit(cached, 3)).outputs.tolist() == [[6.0]]
 
     played(model, scene)
     assert model.ran == [1.0, 3.0]
@@ -223,9 +223,9 @@ def test_the_firsts_deadline_is_its_own() -> None:
     model = Gated()
 
     async def scene(cached: AnswerCache) -> None:
-        running = asked(cached, 1)
-        first = asked(cached, 3, time.monotonic() + 0.2)
-        others = [asked(cached, 3) for _ in range(3)]
+        running = submit(cached, 1)
+        first = submit(cached, 3, time.monotonic() + 0.2)
+        others = [submit(cached, 3) for _ in range(3)]
         await asyncio.sleep(0.4)
         model.gate.set()
         await running
@@ -241,7 +241,7 @@ def test_who_joins_is_refused_at_its_own_deadline() -> None:
     model = Gated()
 
     async def scene(cached: AnswerCache) -> None:
-        first, hurried = asked(cached, 3), asked(cached, 3, time.monotonic() + 0.1)
+        first, hurried = submit(cached, 3), submit(cached, 3, time.monotonic() + 0.1)
         with pytest.raises(RequestError, match="deadline passed") as refused:
             await hurried
         assert refused.value.status == 503
@@ -256,7 +256,7 @@ def test_the_others_run_once_more_where_the_model_failed_the_first() -> None:
     model = Gated(fails=1)
 
     async def scene(cached: AnswerCache) -> None:
-        first, *others = [asked(cached, 3) for _ in range(4)]
+        first, *others = [submit(cached, 3) for _ in range(4)]
         model.gate.set()
         with pytest.raises(ValueError, match="the interpreter fails"):
             await first
@@ -270,13 +270,13 @@ def test_a_model_that_fails_again_fails_all_and_is_asked_anew_later() -> None:
     model = Gated(fails=2)
 
     async def scene(cached: AnswerCache) -> None:
-        futures = [asked(cached, 3) for _ in range(5)]
+        futures = [submit(cached, 3) for _ in range(5)]
         model.gate.set()
         for future in futures:
             with pytest.raises(ValueError, match="the interpreter fails"):
                 await future
         assert model.ran == [3.0, 3.0]
-        assert (await asked(cached, 3)).outputs.tolist() == [[6.0]]
+        assert (await submit(cached, 3)).outputs.tolist() == [[6.0]]
 
     played(model, scene)
 
@@ -285,15 +285,15 @@ def test_a_refusal_at_the_door_leaves_nothing_behind() -> None:
     model = Gated()
 
     async def scene(cached: AnswerCache) -> None:
-        waiting = [asked(cached, 1), asked(cached, 2)]
+        waiting = [submit(cached, 1), submit(cached, 2)]
         await asyncio.sleep(0.05)
-        waiting.append(asked(cached, 5))
+        waiting.append(submit(cached, 5))
         with pytest.raises(RequestError, match="the queue is full"):
             cached.submit(sample(3), NEVER_S)
         model.gate.set()
         for each in waiting:
             await each
-        assert (await asked(cached, 3)).outputs.tolist() == [[6.0]]
+        assert (await submit(cached, 3)).outputs.tolist() == [[6.0]]
 
     played(model, scene, limit=2)
 
@@ -305,7 +305,7 @@ def test_what_is_no_number_is_not_remembered(value: float) -> None:
 
     async def scene(cached: AnswerCache) -> None:
         for _ in range(2):
-            await asked(cached, value)
+            await submit(cached, value)
 
     played(model, scene)
     assert len(model.ran) == 2

@@ -28,7 +28,7 @@ class Model:
 
 
 def ended(error: BaseException) -> dict[str, int]:
-    """What a request to a model counts that meets this, and is told to the door as well."""
+    """The counters after a request to a model that ends with this error."""
     memory = SharedCounters(1)
     try:
         with ModelRequest(Model(memory.row(0, 3)), time.perf_counter_ns(), MemoryBudget(0)):
@@ -57,7 +57,7 @@ def test_each_end_has_one_reason(error: BaseException, reason: str) -> None:
     assert ended(error) == {reason: 1}
 
 
-def test_what_nobody_expected_is_told_to_the_client_as_500_alone(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_unexpected_error_reaches_the_client_as_500_alone(capfd: pytest.CaptureFixture[str]) -> None:
     row = SharedCounters(1).row(0, 0)
     with (
         pytest.raises(RequestError, match="^internal error$") as caught,
@@ -66,8 +66,8 @@ def test_what_nobody_expected_is_told_to_the_client_as_500_alone(capfd: pytest.C
         raise ValueError("a secret of the client")
     assert caught.value.status == 500
     assert row[FIELDS["fail_count"]] == 1
-    assert re.search(r"ValueError at serve/test_counted\.py:\d+ test_what_nobody", said := capfd.readouterr().err)
-    assert "secret" not in said
+    assert re.search(r"ValueError at serve/test_counted\.py:\d+ test_what_nobody", stderr := capfd.readouterr().err)
+    assert "secret" not in stderr
 
 
 def test_a_full_queue_is_busy_and_a_deadline_is_late() -> None:

@@ -13,7 +13,7 @@ import pytest
 from edgekit.serve.repository import RepositoryEntry
 from edgekit.serve.wire import parse_json, shorten
 from tests.serve import cached, in_process
-from tests.serve.in_process import Asked
+from tests.serve.in_process import PendingRequest
 from tests.serve.server import INFER, Reply
 
 
@@ -22,13 +22,13 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> RepositoryEntry:
     return in_process.entry(cached.tiny(tmp_path_factory.mktemp("tiny")), 0.1)
 
 
-def asked(tiny: RepositoryEntry, bodies: list[bytes]) -> list[Reply]:
+def replies_to(tiny: RepositoryEntry, bodies: list[bytes]) -> list[Reply]:
     async def run() -> list[Reply]:
         one = in_process.worker()
         await one.serve([tiny])
         found = []
         for body in bodies:
-            request = Asked(one, INFER)
+            request = PendingRequest(one, INFER)
             request.send(body)
             found.append(await request.reply())
         return found
@@ -62,7 +62,7 @@ def test_whatever_is_nested_ends_in_400_at_every_key(
 ) -> None:
     begin, end = pair
     bodies = [body.encode() for body in places(begin * depth + "1" + end * depth)]
-    for body, reply in zip(bodies, asked(tiny, bodies), strict=True):
+    for body, reply in zip(bodies, replies_to(tiny, bodies), strict=True):
         is_object_of_parameters = begin != "[" and b'parameters": {"a"' in body  # unknown ones are left alone
         assert reply.status == 400 or (reply.status == 200 and is_object_of_parameters), (body[:200], reply)
         assert reply.status == 200 or len(reply.error) < 600
@@ -74,7 +74,7 @@ def test_huge_numbers_end_in_400_or_are_taken(
     tiny: RepositoryEntry, number: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     bodies = [body.encode() for body in places(number)]
-    assert {reply.status for reply in asked(tiny, bodies)} <= {200, 400}
+    assert {reply.status for reply in replies_to(tiny, bodies)} <= {200, 400}
     assert "internal error" not in capfd.readouterr().err
 
 
@@ -89,7 +89,7 @@ def test_what_is_shown_of_a_value_is_short_and_no_more_of_it_is_looked_at() -> N
 
 def test_more_lists_than_any_request_needs_are_refused_before_they_are_made(tiny: RepositoryEntry) -> None:
     many = [b"[" + piece * 700_000 + b"0]" for piece in (b"[],", b"{},", b"[[]],")]
-    assert [(reply.status, "lists and objects" in reply.error) for reply in asked(tiny, many)] == [(413, True)] * 3
+    assert [(reply.status, "lists and objects" in reply.error) for reply in replies_to(tiny, many)] == [(413, True)] * 3
 
 
 def test_a_picture_that_is_nested_by_its_pixels_is_read() -> None:

@@ -47,13 +47,13 @@ def address(home: Path) -> Iterator[str]:
         cwd=home, env=scene.environment(home), stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stderr is not None
-    said = []
+    lines = []
     for line in process.stderr:
-        said.append(line)
+        lines.append(line)
         if found := READY.search(line):
             break
     else:
-        pytest.fail("".join(said))
+        pytest.fail("".join(lines))
     yield found[1]
     process.terminate()
     assert process.wait(60) == 0

@@ -17,58 +17,58 @@ Run = Callable[[Coroutine[Any, Any, None]], None]
 
 @RUN
 def test_what_never_waits_has_ended_and_makes_no_task(run: Run) -> None:
-    said: list[str] = []
+    events: list[str] = []
 
     async def work() -> None:
         event = asyncio.Event()
         event.set()
         await event.wait()
-        said.append("done")
+        events.append("done")
 
     async def main() -> None:
         assert start_eagerly(work(), asyncio.get_running_loop()) is None
-        assert said == ["done"]
+        assert events == ["done"]
 
     run(main())
 
 
 @RUN
 def test_what_waits_goes_on_as_a_task_and_gets_what_it_waited_for(run: Run) -> None:
-    said: list[Any] = []
+    events: list[Any] = []
 
     async def work(future: asyncio.Future[int]) -> None:
-        said.append("begun")
-        said.append(await future)
+        events.append("begun")
+        events.append(await future)
         await asyncio.sleep(0)
         await asyncio.sleep(0.001)
-        said.append(await asyncio.to_thread(lambda: "from a thread"))
+        events.append(await asyncio.to_thread(lambda: "from a thread"))
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[int] = loop.create_future()
         task = start_eagerly(work(future), loop)
-        assert said == ["begun"]
+        assert events == ["begun"]
         assert task is not None
         future.set_result(7)
         await task
-        assert said == ["begun", 7, "from a thread"]
+        assert events == ["begun", 7, "from a thread"]
 
     run(main())
 
 
 @RUN
 def test_a_failure_and_a_cancellation_reach_the_coroutine(run: Run) -> None:
-    said: list[str] = []
+    events: list[str] = []
 
     async def work(future: asyncio.Future[int]) -> None:
         try:
             await future
         except ValueError as error:
-            said.append(str(error))
+            events.append(str(error))
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
-            said.append("cancelled")
+            events.append("cancelled")
             raise
 
     async def main() -> None:
@@ -81,7 +81,7 @@ def test_a_failure_and_a_cancellation_reach_the_coroutine(run: Run) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert said == ["failed", "cancelled"]
+        assert events == ["failed", "cancelled"]
 
     run(main())
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.serve.askers import CLIENTS, asking, own_answers
+from tests.serve.checking_clients import CLIENTS, checking_clients, own_answers
 from tests.serve.conftest import KEYS, changed
 from tests.serve.full_disk import ServerOnDisk
 from tests.serve.server import RAW
@@ -58,38 +58,38 @@ def test_a_disk_that_fills_up_under_load_costs_no_request(
     folder.mkdir()
     shutil.copy(bundles["onnx"], folder / "tiny-1.edge.zip")
     server = begin(folder, "--workers", 2, "--cache-mb", 1, full=False)
-    server.wait_said("ready on ")
+    server.wait_for_log("ready on ")
     cached = server.cached()
     assert any(name.startswith("curve-") for name in cached)
-    with asking(server.url, expected) as askers:
+    with checking_clients(server.url, expected) as clients:
         server.fill()
-        written = server.said()
-        askers.wait_for_more(200)
+        written = server.log_text()
+        clients.wait_for_more(200)
         changed(folder / "tiny-1.edge.zip", folder / "tiny-2.edge.zip", version="1.10.0")
         reply = server.manage("models/tiny/load")
         assert reply.status == 200, reply
         assert server.get("/v2/models/tiny").json()["versions"] == ["1.10.0"]
-        askers.wait_for_more(200)
-        assert askers.broken == []
+        clients.wait_for_more(200)
+        assert clients.broken == []
         for worker in server.workers:
             kill(server, [worker])
         kill(server, server.workers)
-        askers.wait_for_more(200)
-        assert len(askers.broken) <= 4 * CLIENTS, "no more than one on each connection of the dead"
-        assert server.said() == written
+        clients.wait_for_more(200)
+        assert len(clients.broken) <= 4 * CLIENTS, "no more than one on each connection of the dead"
+        assert server.log_text() == written
         assert server.cached() == cached, "nothing by halves"
 
-        server.make_room()
-        broken = len(askers.broken)
+        server.free_space()
+        broken = len(clients.broken)
         kill(server, server.workers[:1])
-        server.wait_said(r"could not be written: No space left on device\n.*ended \(SIGKILL\)")
-        assert server.said().count("could not be written") == 1
+        server.wait_for_log(r"could not be written: No space left on device\n.*ended \(SIGKILL\)")
+        assert server.log_text().count("could not be written") == 1
         assert server.manage("models/tiny/load").status == 200
         assert len(server.cached()) > len(cached), "the new version's curve is remembered"
-        askers.wait_for_more(200)
-        assert len(askers.broken) <= broken + CLIENTS
-    said = server.said()
-    assert "Traceback" not in said and "internal error" not in said
+        clients.wait_for_more(200)
+        assert len(clients.broken) <= broken + CLIENTS
+    log = server.log_text()
+    assert "Traceback" not in log and "internal error" not in log
     server.ask_to_end()
     assert server.wait() == 0
 
@@ -98,15 +98,15 @@ def test_a_server_starts_serves_and_ends_where_nothing_can_be_written(
     begin: Begin, folder: Path, expected: np.ndarray
 ) -> None:
     server = begin(folder, full=True)
-    with asking(server.url, expected) as askers:
+    with checking_clients(server.url, expected) as clients:
         for name in KEYS.values():
             assert server.post(f"/v2/models/{name}/infer", bytes(64), RAW).status == 200
         kill(server, server.workers)
-        askers.wait_for_more(100)
+        clients.wait_for_more(100)
         assert server.manage("models/tiny/load").status == 200
-        askers.wait_for_more(100)
-        assert len(askers.broken) <= CLIENTS
-    assert server.said() == ""
+        clients.wait_for_more(100)
+        assert len(clients.broken) <= CLIENTS
+    assert server.log_text() == ""
     assert server.cached() == []
     server.ask_to_end()
     assert server.wait() == 0

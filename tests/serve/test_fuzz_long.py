@@ -22,8 +22,8 @@ import pytest
 
 from tests.runner.conftest import samples
 from tests.serve import several
-from tests.serve.askers import own_answers
 from tests.serve.cached import tiny
+from tests.serve.checking_clients import own_answers
 from tests.serve.conftest import Start
 from tests.serve.fuzz import Connect, broken, fate, request, seeds
 from tests.serve.grpc_server import Client, parameters
@@ -85,8 +85,8 @@ def over_grpc(client: Client) -> Door:
     typed = infer_request(
         "tiny", x, inputs=[{**tensor, "contents": {"uint_contents": x.ravel().tolist()}}], raw_input_contents=[]
     )
-    asked = [{"name": "output", "parameters": parameters(classification=2)}]
-    infer = [infer_request("tiny", x, id="a", outputs=asked, parameters=parameters(timeout=10**6)), typed]
+    requested = [{"name": "output", "parameters": parameters(classification=2)}]
+    infer = [infer_request("tiny", x, id="a", outputs=requested, parameters=parameters(timeout=10**6)), typed]
     two = several.samples(2)
     infer += [several_request("two", two), several_request("two", two, raw=False)]
     good = [each.SerializeToString() for each in infer]
@@ -179,7 +179,7 @@ def house(
     trusted = ("--certificate", certificate, "--key", key)
     secured = start(bundle, two, "--receive-s", 1, "--max-body-mb", 1, *trusted, **noted)
     local = start(*common, "--uds", path, **noted)
-    where = plain.wait_said(r"gRPC on (\S+)")[1]
+    where = plain.wait_for_log(r"gRPC on (\S+)")[1]
     client = Client(where)
     good = seeds()
     about = [
@@ -221,7 +221,7 @@ def test_broken_requests_at_every_door_leave_nothing_behind(house: House) -> Non
     for check in house.checks:
         check()
     workers = [server.workers for server in house.servers]
-    said = [server.said() for server in house.servers]
+    logs = [server.log_text() for server in house.servers]
     watched = [number for each in workers for number in each] + [server.process.pid for server in house.servers]
     watch = Watch(watched, min(5.0, max(0.5, SECONDS / 240)))
     until = time.monotonic() + SECONDS
@@ -248,6 +248,6 @@ def test_broken_requests_at_every_door_leave_nothing_behind(house: House) -> Non
     assert [server.workers for server in house.servers] == workers
     for check in house.checks:
         check()
-    assert [server.said() for server in house.servers] == said, "whatever clients send, nothing is said of it"
+    assert [server.log_text() for server in house.servers] == logs, "whatever clients send, nothing is logged"
     assert {number: kb for number, kb in growth.items() if kb > MOST_GROWTH_KB} == {}
     assert {number: kb for number, kb in resident.items() if kb > MOST_RESIDENT_KB} == {}

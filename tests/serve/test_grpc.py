@@ -1,4 +1,4 @@
-"""The Open Inference Protocol over gRPC, asked by plain grpcio: real processes, real sockets."""
+"""The Open Inference Protocol over gRPC, called by plain grpcio: real processes, real sockets."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
     yield begin
     for server in running:
         server.stop()
-        assert "Traceback" not in server.said(), server.said()
-        assert "internal error" not in server.said(), server.said()
+        assert "Traceback" not in server.log_text(), server.log_text()
+        assert "internal error" not in server.log_text(), server.log_text()
 
 
 @pytest.fixture(scope="module")
@@ -140,8 +140,8 @@ def test_an_answer_carries_the_id_the_model_and_its_version(client: Client) -> N
 
 
 def test_outputs_are_those_asked_for_and_may_be_classes(client: Client) -> None:
-    asked = [{"name": "output", "parameters": parameters(classification=2)}]
-    answer = outputs(client.infer(request("tiny-onnx", X[:1], outputs=asked)))
+    requested = [{"name": "output", "parameters": parameters(classification=2)}]
+    answer = outputs(client.infer(request("tiny-onnx", X[:1], outputs=requested)))
     [scores] = outputs(client.infer(request("tiny-onnx", X[:1], outputs=[{"name": "output"}])))["output"]
     assert list(answer) == ["output"]
     best = np.argsort(-scores)[:2]
@@ -186,9 +186,9 @@ def test_a_wrong_request_gets_its_code_and_a_sentence(case: str, client: Client)
 
 
 def test_typed_values_out_of_range_are_refused(client: Client) -> None:
-    asked = typed(X)
-    asked.inputs[0].contents.uint_contents[5] = 256
-    error = refused(lambda: client.infer(asked))
+    infer_request = typed(X)
+    infer_request.inputs[0].contents.uint_contents[5] = 256
+    error = refused(lambda: client.infer(infer_request))
     assert (error.code(), error.details()) == (
         Code.INVALID_ARGUMENT,
         "inputs[0].data: use whole numbers from 0 to 255",
@@ -214,8 +214,8 @@ def test_a_message_above_the_limit_is_refused_before_and_after_it_is_unpacked(
 ) -> None:
     server = start("--drain-s", 0, "--max-body-mb", 1, folder / "tiny-onnx-1.2.0.edge.zip")
     client = Client(server.grpc)
-    asked = request("tiny", X, raw_input_contents=[bytes(4 << 20)])
-    assert refused(lambda: client.infer(asked, compression=compression)).code() == Code.RESOURCE_EXHAUSTED
+    infer_request = request("tiny", X, raw_input_contents=[bytes(4 << 20)])
+    assert refused(lambda: client.infer(infer_request, compression=compression)).code() == Code.RESOURCE_EXHAUSTED
     assert len(client.infer(request("tiny", X)).outputs) == 2
 
 
@@ -223,7 +223,7 @@ def test_what_a_client_sends_below_the_protocol_reaches_no_log(server: Server, c
     def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
         return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
 
-    before = server.said()
+    before = server.log_text()
     host, port = server.grpc.split(":")
     status = frame(1, 4, 1, b"\x08\x04ZXCV")  # a header `:status` that is no number
     goaway = frame(7, 0, 0, bytes(4) + b"\x11\x11\x11\x11" + b"ZXCV\x1b[31m\n")
@@ -233,7 +233,7 @@ def test_what_a_client_sends_below_the_protocol_reaches_no_log(server: Server, c
             assert connection.recv(1 << 16)
             time.sleep(0.2)
     assert len(client.infer(request("tiny-onnx", X)).outputs) == 2
-    assert server.said() == before
+    assert server.log_text() == before
 
 
 def test_metadata_and_config_say_what_http_says(server: Server, client: Client) -> None:
@@ -281,11 +281,13 @@ def test_statistics_count_calls_of_both_kinds_in_all_workers(server: Server, cli
 
 def test_a_deadline_that_cannot_be_met_is_refused_at_once(slow: Server) -> None:
     client = Client(slow.grpc)
-    for asked, timeout in (
+    for infer_request, timeout in (
         (request("tiny", X), 0.4),  # gRPC's own
         (request("tiny", X, parameters=parameters(timeout=400_000)), None),  # Triton's parameter, in µs
     ):
-        error = refused(lambda asked=asked, timeout=timeout: client.infer(asked, timeout=timeout))
+        error = refused(
+            lambda infer_request=infer_request, timeout=timeout: client.infer(infer_request, timeout=timeout)
+        )
         assert (error.code(), error.details()) == (Code.UNAVAILABLE, "it would be answered after its deadline")
         assert dict(error.trailing_metadata())["retry-after"] == "1"
     assert statistics(client, "tiny").execution_count == 0
@@ -323,13 +325,13 @@ def test_tokens_are_asked_for_by_all_calls_but_health(start: Start, folder: Path
     tokens.chmod(0o600)
     client = Client(start("--drain-s", 0, "--token-file", tokens, folder / "tiny-onnx-1.2.0.edge.zip").grpc)
     assert client.call("ServerReady").ready
-    asked = request("tiny", X)
+    infer_request = request("tiny", X)
     for metadata in ((), (("authorization", "Bearer wrong"),), (("authorization", TOKEN),)):
-        error = refused(lambda metadata=metadata: client.infer(asked, metadata=metadata))
+        error = refused(lambda metadata=metadata: client.infer(infer_request, metadata=metadata))
         assert error.code() == Code.UNAUTHENTICATED
         assert TOKEN not in error.details()
     assert refused(lambda: client.call("ModelMetadata", name="tiny")).code() == Code.UNAUTHENTICATED
-    assert len(client.infer(asked, metadata=(("authorization", f"Bearer {TOKEN}"),)).outputs) == 2
+    assert len(client.infer(infer_request, metadata=(("authorization", f"Bearer {TOKEN}"),)).outputs) == 2
 
 
 def test_tls_takes_the_certificate_and_key_of_http(start: Start, folder: Path, tmp_path: Path) -> None:
@@ -368,7 +370,7 @@ def test_sigterm_loses_no_call(start: Start, folder: Path) -> None:
     server = start("--workers", 2, "--drain-s", 1.5, folder)
     failed: list[str] = []
     answered = [0] * 4
-    was_told = [False] * 4
+    was_answered = [False] * 4
 
     def ask(number: int) -> None:
         client = Client(server.grpc)
@@ -376,7 +378,7 @@ def test_sigterm_loses_no_call(start: Start, folder: Path) -> None:
             while client.call("ServerReady").ready:
                 client.infer(request("tiny-openvino", X))
                 answered[number] += 1
-            was_told[number] = True
+            was_answered[number] = True
             client.infer(request("tiny-openvino", X))  # not ready means: go elsewhere; what still comes is answered
         except grpc.RpcError as error:
             failed.append(f"{error.code()}: {error.details()}")
@@ -389,7 +391,7 @@ def test_sigterm_loses_no_call(start: Start, folder: Path) -> None:
     for thread in threads:
         thread.join(60)
     assert failed == []
-    assert all(was_told)
+    assert all(was_answered)
     assert server.process.wait(60) == 0
 
 
@@ -402,7 +404,7 @@ def test_what_runs_at_the_end_of_draining_is_finished(slow: Server) -> None:
     assert slow.process.wait(60) == 0
 
 
-def test_a_port_that_is_taken_is_said(folder: Path, server: Server) -> None:
+def test_a_port_in_use_is_reported(folder: Path, server: Server) -> None:
     for taken in (server.grpc.rpartition(":")[2], "plain"):
         with socket.create_server(("127.0.0.1", 0)) as other:
             port = str(other.getsockname()[1]) if taken == "plain" else taken

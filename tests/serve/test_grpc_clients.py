@@ -93,9 +93,9 @@ def test_kserves_client_is_answered_to_the_bit(ask: Any, output: str) -> None:
 def test_two_clients_send_several_inputs(ask: Any, folder: Path) -> None:  # noqa: F811
     x = several.vectors(several.samples(1))
     model = load(folder / "two-onnx.edge.zip", trial=False)
-    wanted = np.stack([model.execute(model.prepare(each)) for each in x]).tobytes().hex()
+    expected = np.stack([model.execute(model.prepare(each)) for each in x]).tobytes().hex()
     theirs, kserves = ask("triton_several", x), ask("kserve_several", x)
-    assert theirs["outputs"] + kserves["outputs"] == [wanted] * 3
+    assert theirs["outputs"] + kserves["outputs"] == [expected] * 3
     assert theirs["inputs"] == [["picture", "FP32", [-1, 1, 4, 4]], ["ids", "INT32", [-1, 6]]]
 
 

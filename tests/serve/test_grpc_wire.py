@@ -26,10 +26,10 @@ def request(**fields: Any) -> Any:
     return message("ModelInferRequest")(**{"inputs": [tensor], "raw_input_contents": [bytes(64)], **fields})
 
 
-def parsed(body: bytes, taken: Any = IMAGE) -> wire.InferRequest:
+def parsed(body: bytes, tensors: Any = IMAGE) -> wire.InferRequest:
     """As the server takes a message."""
     grpc_wire.check_size(body, True, MOST)
-    return grpc_wire.parse(message("ModelInferRequest").FromString(body), taken, ("output", "answer"))
+    return grpc_wire.parse(message("ModelInferRequest").FromString(body), tensors, ("output", "answer"))
 
 
 def shaped(shape: list[int], **more: Any) -> dict[str, Any]:
@@ -39,23 +39,23 @@ def shaped(shape: list[int], **more: Any) -> dict[str, Any]:
 def test_a_plain_request_is_taken_whatever_its_length() -> None:
     assert parsed(request().SerializeToString()).samples.shape == (1, 8, 8, 1)
     large = wire.TensorInput("image", "FP32", (1000, 1000))
-    asked = request(
+    infer_request = request(
         inputs=[{"name": "image", "datatype": "FP32", "shape": [3, 1000, 1000]}], raw_input_contents=[bytes(12_000_000)]
     )
-    assert parsed(asked.SerializeToString(), large).samples.shape == (3, 1000, 1000)
+    assert parsed(infer_request.SerializeToString(), large).samples.shape == (3, 1000, 1000)
 
 
-@pytest.mark.parametrize("taken", [IMAGE, TWO], ids=["one input", "several"])
+@pytest.mark.parametrize("tensors", [IMAGE, TWO], ids=["one input", "several"])
 @pytest.mark.parametrize(
     ("sides", "count"), [(127, 600_000), (2**62, 300), (2**62, 20_000), (127, 100_000), (0, 70_000), (-1, 3_000)]
 )
-def test_a_shape_of_many_sides_is_refused_at_once(sides: int, count: int, taken: Any) -> None:
-    inputs = [shaped([sides] * count)] * len(taken.inputs)
+def test_a_shape_of_many_sides_is_refused_at_once(sides: int, count: int, tensors: Any) -> None:
+    inputs = [shaped([sides] * count)] * len(tensors.inputs)
     raws = [b"x"] * len(inputs)
     body = request(inputs=inputs, raw_input_contents=raws).SerializeToString()
     began = time.perf_counter()
     with pytest.raises(RequestError, match=f"got {count} dimensions") as caught:
-        parsed(body, taken)
+        parsed(body, tensors)
     assert time.perf_counter() - began < IN_TIME_S
     assert caught.value.status == 400
 
@@ -83,8 +83,8 @@ WRONG: dict[str, tuple[Any, int]] = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_too_many_or_too_long_is_refused_at_once(case: str) -> None:
-    asked, status = WRONG[case]
-    body = asked.SerializeToString()
+    infer_request, status = WRONG[case]
+    body = infer_request.SerializeToString()
     began = time.perf_counter()
     with pytest.raises(RequestError) as caught:
         parsed(body)
@@ -107,8 +107,8 @@ def test_a_message_that_asks_no_model_is_short() -> None:
 
 
 def test_several_inputs_are_taken_still() -> None:
-    asked = request(
+    infer_request = request(
         inputs=[shaped([1, 8, 8, 1]), {"name": "more", "datatype": "FP32", "shape": [1, 2]}],
         raw_input_contents=[bytes(64), np.zeros(2, "<f4").tobytes()],
     )
-    assert parsed(asked.SerializeToString(), TWO).samples.shape == (1, 66)
+    assert parsed(infer_request.SerializeToString(), TWO).samples.shape == (1, 66)

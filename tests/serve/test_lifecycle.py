@@ -23,7 +23,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.runner.conftest import NCHW, SCORES, ModelFiles, manifest_for, members_for, onnx_model, reference, samples
 from tests.serve.conftest import Start, changed
-from tests.serve.server import INFER, RAW, Server, asked
+from tests.serve.server import INFER, RAW, Server, send_request
 
 pytestmark = pytest.mark.processes
 
@@ -63,7 +63,7 @@ class Load:
     def _send_on(self, connection: http.client.HTTPConnection) -> None:
         body = samples(1)[0].tobytes()
         while not self.stop.is_set():
-            reply = asked(connection, "POST", self.path, body, RAW)
+            reply = send_request(connection, "POST", self.path, body, RAW)
             if reply.status != 200:
                 self.lost.append(f"{reply.status} {reply.body!r}")
                 return
@@ -129,7 +129,7 @@ def test_a_worker_that_is_killed_is_started_again_and_others_serve_on(start: Sta
     with loaded(server, 4) as load:
         os.kill(before[0], signal.SIGKILL)
         wait_for(lambda: len(server.workers) == 2 and before[0] not in server.workers)
-        server.wait_said(r"worker \d ended \(SIGKILL\); a new one starts")
+        server.wait_for_log(r"worker \d ended \(SIGKILL\); a new one starts")
         seen = len(load.answers)
         wait_for(lambda: len(load.answers) > seen + 200)
     assert len(load.lost) <= 4  # no more than one on each connection of the dead
@@ -233,8 +233,8 @@ def test_a_broken_version_is_refused_and_the_old_one_serves_on(repository: tuple
         broken.unlink()
         assert server.manage("models/tiny/load").status == 200
     assert load.lost == []
-    assert "Traceback" not in server.said()
-    assert "internal error" not in server.said()
+    assert "Traceback" not in server.log_text()
+    assert "internal error" not in server.log_text()
 
 
 def test_what_is_unloaded_is_404_until_it_is_loaded(repository: tuple[Server, Path]) -> None:
@@ -281,7 +281,7 @@ FREE = ("--port", "0", "--admin-port", "0")
 
 
 def sentence(ended: subprocess.CompletedProcess[str], code: int) -> str:
-    """What was said: one line, no traceback, nothing listens."""
+    """The message: one line, no traceback, nothing listens."""
     assert ended.returncode == code, ended
     assert "Traceback" not in ended.stderr
     assert "ready on" not in ended.stderr
@@ -359,8 +359,8 @@ def test_another_release_of_uvicorn_is_refused_with_the_line_that_installs_the_r
     metadata = tmp_path / "uvicorn-0.30.6.dist-info" / "METADATA"
     metadata.parent.mkdir()
     metadata.write_text("Metadata-Version: 2.1\nName: uvicorn\nVersion: 0.30.6\n")
-    said = sentence(run(bundles["onnx"], PYTHONPATH=f"{tmp_path}:{ROOT}"), 5)
-    assert "this is 0.30.6" in said and "pip install uvicorn~=0.54.0" in said
+    message = sentence(run(bundles["onnx"], PYTHONPATH=f"{tmp_path}:{ROOT}"), 5)
+    assert "this is 0.30.6" in message and "pip install uvicorn~=0.54.0" in message
 
 
 def test_help_names_every_option() -> None:
@@ -387,12 +387,12 @@ def test_a_server_that_is_stopped_while_it_starts_ends_at_once(start: Start, fol
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     server = start(folder, "--port", port, ready=False)
-    server.wait_said("validated on")
-    with pytest.raises(ConnectionRefusedError):  # who came now would wait for all proofs
+    server.wait_for_log("validated on")
+    with pytest.raises(ConnectionRefusedError):  # who came now would wait for all self-tests
         socket.create_connection(("127.0.0.1", port), timeout=5)
     server.signal(signal.SIGTERM)
     assert server.wait(30) == 0
-    assert "ready on" not in server.said()
+    assert "ready on" not in server.log_text()
 
 
 @pytest.mark.parametrize("how", ["another version", "no bundle", "removed"])
@@ -410,10 +410,10 @@ def test_a_worker_that_dies_is_started_again_from_the_bytes_that_were_proven(
         path.unlink()
     [worker] = server.workers
     os.kill(worker, signal.SIGKILL)
-    wait_for(lambda: server.workers not in ([], [worker]) and "ended" in server.said(), 20)
+    wait_for(lambda: server.workers not in ([], [worker]) and "ended" in server.log_text(), 20)
     assert server.get("/v2/models/tiny").json()["versions"] == ["1.2.0"]
     assert server.post(INFER, samples(1)[0].tobytes(), RAW).status == 200
-    assert "cannot start" not in server.said()
+    assert "cannot start" not in server.log_text()
     if how == "another version":
         assert server.manage("models/tiny/load").status == 200
         assert server.get("/v2/models/tiny").json()["versions"] == ["2.0.0"]

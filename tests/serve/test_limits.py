@@ -32,7 +32,7 @@ def goes_on(server: Server) -> object:
     """Whatever a test does, the next request is answered."""
     yield
     assert server.post(INFER, RAW, {"Inference-Header-Content-Length": "0"}).status == 200
-    assert "Traceback" not in server.said()
+    assert "Traceback" not in server.log_text()
 
 
 def head(path: str = INFER, length: int | None = 64, *more: str) -> bytes:
@@ -50,9 +50,9 @@ def whole(server: Server, *pieces: bytes) -> list[Reply]:
         return replies(connection)
 
 
-def one(found: list[Reply], status: int) -> Reply:
+def one(answers: list[Reply], status: int) -> Reply:
     """The only answer; it is JSON and says that the connection ends."""
-    [reply] = found
+    [reply] = answers
     assert reply.status == status, reply
     assert reply.headers["content-type"] == "application/json"
     assert reply.headers["connection"] == "close"
@@ -257,9 +257,9 @@ def test_one_connection_too_many_gets_503_and_the_others_stay(server: Server) ->
     ],
 )
 def test_what_is_no_request_of_http_1_1_gets_400(server: Server, data: bytes) -> None:
-    before = server.said()
+    before = server.log_text()
     one(whole(server, data), 400)
-    assert server.said() == before  # a line for each would let anybody fill a disk
+    assert server.log_text() == before  # a line for each would let anybody fill a disk
 
 
 def test_a_request_for_the_server_itself_has_no_path(server: Server) -> None:
@@ -270,7 +270,7 @@ def test_a_request_for_the_server_itself_has_no_path(server: Server) -> None:
 
 def test_an_upgrade_is_ignored_and_the_request_answered(server: Server) -> None:
     offered = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__")
-    before = server.said()
+    before = server.log_text()
     with server.connect() as connection:
         connection.sendall(head(INFER, 64, *offered) + RAW)
         first = next_reply(connection)
@@ -281,7 +281,7 @@ def test_an_upgrade_is_ignored_and_the_request_answered(server: Server) -> None:
         except ConnectionError:
             rest = []
     assert [reply.status for reply in rest] == [200] or first.headers.get("connection") == "close"
-    assert server.said() == before
+    assert server.log_text() == before
 
 
 def test_http_1_0_is_answered_and_closed(server: Server) -> None:

@@ -33,7 +33,7 @@ LOAD = Load("server", 2.0, queries=QUERIES, rate_per_s=RATE_PER_S, p99_bound_ms=
 
 
 @dataclass
-class Asked:
+class LoadGenRun:
     """What came of a run: what the clients saw, and the folder of LoadGen's logs."""
 
     target: str
@@ -47,7 +47,7 @@ class Asked:
         return int(self.after[what]["count"] - self.before[what]["count"])
 
     @property
-    def said(self) -> dict[str, Any]:
+    def result(self) -> dict[str, Any]:
         """LoadGen's own result."""
         return loadgen_logs.read_detail(self.folder)
 
@@ -77,7 +77,7 @@ def expected(bundles: dict[str, Path]) -> dict[str, np.ndarray]:
     return found
 
 
-def asked(server: Server, raw: Path, folder: Path, target: str, accuracy: bool) -> Asked:
+def run_loadgen(server: Server, raw: Path, folder: Path, target: str, accuracy: bool) -> LoadGenRun:
     """One run of LoadGen, to its end."""
     model = f"/v2/models/tiny-{target}"
 
@@ -88,57 +88,57 @@ def asked(server: Server, raw: Path, folder: Path, target: str, accuracy: bool) 
     job = Job(server.url, f"{model}/infer", str(raw), CLIENTS, LOAD, accuracy)
     job.write(folder / "job.json")
     before = statistics()
-    ended = subprocesses.run("tests.serve.loadgen:main", [str(folder / "job.json")], folder / "said.txt", 120.0)
+    ended = subprocesses.run("tests.serve.loadgen:main", [str(folder / "job.json")], folder / "output.txt", 120.0)
     assert ended.code == 0, ended.describe()
-    return Asked(target, json.loads((folder / "ended.json").read_text()), folder, before, statistics())
+    return LoadGenRun(target, json.loads((folder / "ended.json").read_text()), folder, before, statistics())
 
 
 def check_answers(answers: list[tuple[int, str]], expected: np.ndarray) -> None:
     """Each is what the bundle gives for this very sample; a batch may round its last bits otherwise."""
     got = np.array([np.frombuffer(bytes.fromhex(outputs), "<f4") for _, outputs in answers])
-    wanted = expected[[index for index, _ in answers]]
-    np.testing.assert_allclose(got, wanted, rtol=0, atol=5e-6)
+    expected_rows = expected[[index for index, _ in answers]]
+    np.testing.assert_allclose(got, expected_rows, rtol=0, atol=5e-6)
 
 
 @pytest.fixture(scope="module", params=["onnx", "openvino"])
 def measured(
     request: pytest.FixtureRequest, server: Server, raw: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Asked:
+) -> LoadGenRun:
     """A run in performance mode."""
-    return asked(server, raw, tmp_path_factory.mktemp("loadgen"), request.param, accuracy=False)
+    return run_loadgen(server, raw, tmp_path_factory.mktemp("loadgen"), request.param, accuracy=False)
 
 
 def test_every_query_is_answered_rightly_and_loadgen_calls_the_run_valid(
-    measured: Asked, expected: dict[str, np.ndarray]
+    measured: LoadGenRun, expected: dict[str, np.ndarray]
 ) -> None:
-    seen, said = measured.seen, measured.said
+    seen, result = measured.seen, measured.result
     assert seen["errors"] == []
-    assert seen["issued"] == len(seen["answers"]) == said["queries"] >= QUERIES
+    assert seen["issued"] == len(seen["answers"]) == result["queries"] >= QUERIES
     assert measured.counted("success") == seen["issued"]
     assert measured.counted("fail") == 0
-    assert said["validity"] == "VALID"
-    assert said["min_duration_met"] and said["min_queries_met"] and said["early_stopping_met"]
+    assert result["validity"] == "VALID"
+    assert result["min_duration_met"] and result["min_queries_met"] and result["early_stopping_met"]
     check_answers(seen["answers"], expected[measured.target])
     assert len({index for index, _ in seen["answers"]}) > SAMPLES / 2, "drawn at random"
     assert 1 <= seen["connections"] <= CLIENTS, "a connection carries many queries"
 
 
-def test_arrivals_are_a_poisson_process_and_each_latency_is_recorded(measured: Asked) -> None:
+def test_arrivals_are_a_poisson_process_and_each_latency_is_recorded(measured: LoadGenRun) -> None:
     lines = (measured.folder / loadgen_logs.TRACE_LOG).read_text().splitlines()
     begun = [json.loads(line.rstrip(",")) for line in lines if '"name":"Sample"' in line and '"ph":"b"' in line]
     gaps_s = np.diff(sorted(each["ts"] for each in begun)) / 1e6  # of scheduled times, which no load can move
     assert gaps_s.mean() == pytest.approx(1 / RATE_PER_S, rel=0.2)
     assert gaps_s.std() == pytest.approx(gaps_s.mean(), rel=0.2), "as of an exponential distribution"
     latencies_ms = loadgen_logs.read_latencies_ms(measured.folder)
-    assert len(begun) == len(latencies_ms) == measured.said["queries"]
-    assert 0 < latencies_ms.min() <= measured.said["p50_ns"] / 1e6 <= measured.said["p99_ns"] / 1e6
+    assert len(begun) == len(latencies_ms) == measured.result["queries"]
+    assert 0 < latencies_ms.min() <= measured.result["p50_ns"] / 1e6 <= measured.result["p99_ns"] / 1e6
 
 
 @pytest.mark.parametrize("target", ["onnx", "openvino", "tflite"])
 def test_in_accuracy_mode_the_answers_that_loadgen_kept_are_the_bundles(
     target: str, server: Server, raw: Path, expected: dict[str, np.ndarray], tmp_path: Path
 ) -> None:
-    run = asked(server, raw, tmp_path, target, accuracy=True)
+    run = run_loadgen(server, raw, tmp_path, target, accuracy=True)
     assert run.seen["errors"] == []
     kept = json.loads((tmp_path / "mlperf_log_accuracy.json").read_text())
     answers = [(each["qsl_idx"], each["data"]) for each in kept]

@@ -26,7 +26,7 @@ for text in ("three", "four"):
 """
 
 
-def said(stderr: str, code: str = CODE) -> subprocess.CompletedProcess[str]:
+def run_process(stderr: str, code: str = CODE) -> subprocess.CompletedProcess[str]:
     """What a process writes to its standard output; `stderr` is a redirection of the shell."""
     return subprocess.run(
         ["sh", "-c", f'exec "$0" -c "$1" {stderr}', sys.executable, code],
@@ -36,7 +36,7 @@ def said(stderr: str, code: str = CODE) -> subprocess.CompletedProcess[str]:
 
 
 def test_lines_that_a_full_disk_did_not_take_are_counted_once_it_does() -> None:
-    done = said("2>/dev/full")
+    done = run_process("2>/dev/full")
     lost = "2 lines before this one could not be written: No space left on device"
     assert done.stdout.splitlines() == [lost, "edgekit serve: three", "edgekit serve: four"]
     assert done.returncode == 0
@@ -44,12 +44,12 @@ def test_lines_that_a_full_disk_did_not_take_are_counted_once_it_does() -> None:
 
 @pytest.mark.parametrize("stderr", ["2>/dev/full", "2>&-"])
 def test_a_process_that_could_write_none_of_its_lines_ends_as_any(stderr: str) -> None:
-    done = said(stderr, "from edgekit.serve.log import log\nlog('one')\nlog('two')")
+    done = run_process(stderr, "from edgekit.serve.log import log\nlog('one')\nlog('two')")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_a_line_stays_one_line() -> None:
-    done = said("2>&1", "from edgekit.serve.log import log\nlog('a\\nb\\udcff')")
+    done = run_process("2>&1", "from edgekit.serve.log import log\nlog('a\\nb\\udcff')")
     assert done.stdout.count("\n") == 1
     assert done.stdout.startswith("edgekit serve: a")
 
@@ -63,9 +63,9 @@ def test_an_internal_error_names_its_places_from_the_innermost_and_nothing_that_
 
     with pytest.raises(KeyError) as caught:
         deep(100)
-    said = where(caught.value)
-    assert re.fullmatch(r"KeyError at serve/test_log\.py:\d+ inner(, from serve/test_log\.py:\d+ deep)+", said)
-    assert len(said) < 500
+    text = where(caught.value)
+    assert re.fullmatch(r"KeyError at serve/test_log\.py:\d+ inner(, from serve/test_log\.py:\d+ deep)+", text)
+    assert len(text) < 500
     assert where(KeyError("secret")) == "KeyError"
 
 
@@ -81,6 +81,6 @@ def test_what_a_callback_raises_is_logged_without_its_message(capfd: pytest.Capt
         await asyncio.sleep(0)
 
     asyncio.run(run())
-    said = capfd.readouterr().err
-    assert re.search(r"internal error: ValueError at serve/test_log\.py:\d+ fails", said)
-    assert "secret" not in said and "Traceback" not in said
+    stderr = capfd.readouterr().err
+    assert re.search(r"internal error: ValueError at serve/test_log\.py:\d+ fails", stderr)
+    assert "secret" not in stderr and "Traceback" not in stderr

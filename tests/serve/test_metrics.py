@@ -69,9 +69,9 @@ def scraped(server: Server) -> Values:
     }
 
 
-def value(found: Values, name: str, **labels: str) -> float:
+def value(values: Values, name: str, **labels: str) -> float:
     """Of one series."""
-    return found[name, frozenset(labels.items())]
+    return values[name, frozenset(labels.items())]
 
 
 def infer(server: Server, body: bytes = bytes(64), **headers: str) -> Reply:
@@ -124,11 +124,11 @@ def test_a_histogram_counts_upwards_to_all(server: Server) -> None:
     infer(server)
     found = scraped(server)
     for name, more in (("request_duration_seconds", {}), ("part_duration_seconds", {"part": "execute"})):
-        wanted = {**TINY, **more}.items()
+        required = {**TINY, **more}.items()
         buckets = sorted(
             (float(dict(labels)["le"]), count)
             for (series, labels), count in found.items()
-            if series == f"edgekit_{name}_bucket" and wanted <= dict(labels).items()
+            if series == f"edgekit_{name}_bucket" and required <= dict(labels).items()
         )
         counts = [count for _, count in buckets]
         assert len(buckets) > 20
@@ -139,7 +139,7 @@ def test_a_histogram_counts_upwards_to_all(server: Server) -> None:
 
 def called(server: Server, message: Any, method: str = "ModelInfer", metadata: Any = METADATA, **more: Any) -> Any:
     """A call of gRPC; its error where it is refused."""
-    client = Client(server.wait_said(r"gRPC on (\S+)")[1])
+    client = Client(server.wait_for_log(r"gRPC on (\S+)")[1])
     try:
         return client.method(method)(message, metadata=metadata, timeout=more.get("timeout", 60))
     except grpc.RpcError as error:
@@ -149,7 +149,7 @@ def called(server: Server, message: Any, method: str = "ModelInfer", metadata: A
 
 
 def unknown_method(server: Server) -> None:
-    with grpc.insecure_channel(server.wait_said(r"gRPC on (\S+)")[1]) as channel, suppress(grpc.RpcError):
+    with grpc.insecure_channel(server.wait_for_log(r"gRPC on (\S+)")[1]) as channel, suppress(grpc.RpcError):
         channel.unary_unary("/inference.GRPCInferenceService/Misspelt")(b"", timeout=60)
 
 

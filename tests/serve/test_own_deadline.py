@@ -15,7 +15,7 @@ import pytest
 from tests.runner.conftest import samples
 from tests.serve.cached import slow
 from tests.serve.conftest import Start
-from tests.serve.server import RAW, Reply, Server, asked
+from tests.serve.server import RAW, Reply, Server, send_request
 
 pytestmark = pytest.mark.processes
 
@@ -31,20 +31,20 @@ TENSOR = {"name": "image", "shape": [1, 8, 8, 1], "datatype": "UINT8"}
 def in_json(connection: http.client.HTTPConnection, own_ms: float) -> Reply:
     tensor = {**TENSOR, "data": SAMPLE.ravel().tolist()}
     body = json.dumps({"inputs": [tensor], "parameters": {"timeout": int(own_ms * 1000)}}).encode()
-    return asked(connection, "POST", INFER, body)
+    return send_request(connection, "POST", INFER, body)
 
 
 def in_binary(connection: http.client.HTTPConnection, own_ms: float) -> Reply:
     tensor = {**TENSOR, "parameters": {"binary_data_size": SAMPLE.size}}
     head = json.dumps({"inputs": [tensor], "parameters": {"timeout": int(own_ms * 1000)}}).encode()
-    return asked(
+    return send_request(
         connection, "POST", INFER, head + SAMPLE.tobytes(), {"Inference-Header-Content-Length": str(len(head))}
     )
 
 
 def in_header(connection: http.client.HTTPConnection, own_ms: float) -> Reply:
     headers = {**RAW, "X-Request-Timeout-Ms": str(own_ms)}
-    return asked(connection, "POST", INFER, SAMPLE.tobytes(), headers)
+    return send_request(connection, "POST", INFER, SAMPLE.tobytes(), headers)
 
 
 WAYS = {"parameter": in_json, "parameter, binary": in_binary, "header": in_header}
@@ -65,7 +65,7 @@ def refused(server: Server) -> Iterator[Counter[int]]:
     def ask() -> None:
         connection = http.client.HTTPConnection(server.url, timeout=60)
         while not stop.is_set():
-            seen[asked(connection, "POST", INFER, SAMPLE.tobytes(), RAW).status] += 1
+            seen[send_request(connection, "POST", INFER, SAMPLE.tobytes(), RAW).status] += 1
         connection.close()
 
     threads = [threading.Thread(target=ask) for _ in range(BUSY)]

@@ -56,11 +56,11 @@ def test_a_port_that_is_not_on_loopback_has_any_name_and_still_obeys_no_page() -
 
 
 def test_the_page_may_run_its_own_script_and_nothing_else() -> None:
-    said = dict(policy(PAGE))[b"content-security-policy"].decode()
+    csp = dict(policy(PAGE))[b"content-security-policy"].decode()
     [script] = re.findall(rb"<script>(.*)</script>", PAGE, re.DOTALL)
-    assert f"script-src 'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode()}'" in said
-    assert "unsafe" not in said
-    assert "default-src 'none'" in said and "frame-ancestors 'none'" in said
+    assert f"script-src 'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode()}'" in csp
+    assert "unsafe" not in csp
+    assert "default-src 'none'" in csp and "frame-ancestors 'none'" in csp
     assert not re.findall(rb"<[^>]* (?:on\w+|style)=", PAGE)  # which the policy would forbid
 
 

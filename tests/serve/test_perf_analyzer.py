@@ -36,13 +36,13 @@ class Measured:
     """How a measurement ended. `row` is its only line of CSV, in microseconds; empty where there is none."""
 
     code: int
-    said: str
+    output: str
     row: dict[str, float]
 
     def number(self, pattern: str) -> float:
         """The first group of a pattern in what it printed."""
-        found = re.search(pattern, self.said)
-        assert found, self.said
+        found = re.search(pattern, self.output)
+        assert found, self.output
         return float(found[1])
 
 
@@ -66,7 +66,7 @@ def server(bundles: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -
     running = Server.start(folder, whole, bundles["onnx"], "--drain-s", "0.1")
     yield running
     assert running.stop() == 0
-    assert "internal error" not in running.said(), running.said()
+    assert "internal error" not in running.log_text(), running.log_text()
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -92,7 +92,7 @@ def test_it_measures_the_server_and_takes_its_statistics_apart(
     protocol: str, batch: int, server: Server, tmp_path: Path
 ) -> None:
     found = measure(server, "whole", protocol, tmp_path, "-b", str(batch))
-    assert found.code == 0, found.said
+    assert found.code == 0, found.output
     assert found.row["Inferences/Second"] > 0
     assert set(SERVER_PARTS) <= found.row.keys()
     assert found.row["Server Compute Infer"] > 0
@@ -108,7 +108,7 @@ def test_it_measures_the_server_and_takes_its_statistics_apart(
 @pytest.mark.parametrize("options", [("--input-tensor-format", "json", "--output-tensor-format", "json"), ("-a",)])
 def test_it_measures_json_and_calls_that_do_not_wait(options: tuple[str, ...], server: Server, tmp_path: Path) -> None:
     found = measure(server, "whole", "http", tmp_path, *options)
-    assert found.code == 0, found.said
+    assert found.code == 0, found.output
     assert found.row["Inferences/Second"] > 0
 
 
@@ -118,17 +118,17 @@ def test_of_a_version_that_is_no_whole_number_it_measures_all_but_the_servers_pa
 ) -> None:
     """It looks for the statistics of version 1 where the server gives those of version 1.2.0; the page says so."""
     found = measure(server, "tiny", protocol, tmp_path)
-    assert found.code == 0, found.said
+    assert found.code == 0, found.output
     assert found.row["Inferences/Second"] > 0
     assert [found.row[part] for part in SERVER_PARTS] == [0, 0, 0, 0]
     [facts] = server.json("/v2/models/tiny/stats")["model_stats"]
     assert facts["inference_stats"]["compute_infer"]["count"] > 0
 
 
-def test_its_exit_codes_tell_a_refusal_from_a_machine_that_is_not_steady(server: Server, tmp_path: Path) -> None:
+def test_its_exit_codes_distinguish_a_refusal_from_an_unsteady_machine(server: Server, tmp_path: Path) -> None:
     refused = measure(server, "nobody", "http", tmp_path)
     assert refused.code == NOT_MEASURED
-    assert "served are tiny, whole" in refused.said
+    assert "served are tiny, whole" in refused.output
     wavering = measure(server, "whole", "http", tmp_path, "-s", "0.000001")
     assert wavering.code == NOT_STABLE
-    assert "Failed to obtain stable measurement" in wavering.said
+    assert "Failed to obtain stable measurement" in wavering.output

@@ -20,7 +20,7 @@ from tests.runner.conftest import manifest_for, members_for
 from tests.runner.test_postprocess import GOLDEN, scaled
 from tests.serve.conftest import Start
 from tests.serve.server import Reply, Server
-from tests.serve.test_protocol import stats, told
+from tests.serve.test_protocol import stats, wire_answer
 
 pytestmark = pytest.mark.processes
 
@@ -66,19 +66,19 @@ def test_a_file_gets_the_runners_answers(
 ) -> None:
     model, path = files[name]
     runner = load(kinds / f"{model}.edge.zip", threads=1)
-    wanted = []
+    expected = []
     for found in runner.predict_file(path, top_k=2):
         window = {"window": found.span.to_dict()} if found.span else {}
-        wanted.append({**json.loads(json.dumps(window)), **told(found.prediction.to_dict())})
+        expected.append({**json.loads(json.dumps(window)), **wire_answer(found.prediction.to_dict())})
     before = stats(server, model)
     reply = server.ask(method, f"/predict?model={model}&top=2", path.read_bytes())
     assert reply.status == 200, reply
-    said = reply.json()
-    assert (said["model"], said["version"]) == (model, "1.2.0")
-    assert said["answers"] == wanted
-    assert len(wanted) == {"a.wav": 5, "b.wav": 2, "a.csv": 3}.get(name, 1)
+    body = reply.json()
+    assert (body["model"], body["version"]) == (model, "1.2.0")
+    assert body["answers"] == expected
+    assert len(expected) == {"a.wav": 5, "b.wav": 2, "a.csv": 3}.get(name, 1)
     after = stats(server, model)
-    assert after["inference_count"] - before["inference_count"] == len(wanted)
+    assert after["inference_count"] - before["inference_count"] == len(expected)
     succeeded = [each["inference_stats"]["success"]["count"] for each in (before, after)]
     assert succeeded[1] - succeeded[0] == 1  # one request, however many windows
 
@@ -199,7 +199,7 @@ BAD_SOUNDS = {
 
 
 @pytest.mark.parametrize("name", BAD_SOUNDS)
-def test_what_is_no_sound_is_refused_with_a_sentence(server: Server, name: str) -> None:
+def test_a_file_that_is_no_wav_is_refused_with_a_sentence(server: Server, name: str) -> None:
     for model in ("audio", "recording"):
         refused(server.post(f"/predict?model={model}", BAD_SOUNDS[name]), 400, 413, 415)
 
@@ -234,8 +234,8 @@ def test_a_sample_without_an_embedding_is_refused_and_the_next_is_answered(start
     manifest = manifest_for(made, task="embedding", activation="none", labels=[], raw=raw, preprocess=[], golden=GOLDEN)
     bundle.write(tmp_path / "vectors.edge.zip", manifest, members_for(made, x, x))
     server = start(tmp_path / "vectors.edge.zip")
-    said = refused(server.post("/predict", saved(np.zeros(3, np.float32)), {}), 400)
-    assert said.startswith("the model gave a vector of zeros, which has no direction")
+    message = refused(server.post("/predict", saved(np.zeros(3, np.float32)), {}), 400)
+    assert message.startswith("the model gave a vector of zeros, which has no direction")
     [answer] = server.post("/predict", saved(x[0]), {}).json()["answers"]
     assert answer["embedding"] == pytest.approx([0.6, 0, 0.8])
 

@@ -44,11 +44,11 @@ def golden(bundles: dict[str, Path]) -> dict[str, tuple[np.ndarray, np.ndarray, 
         model = load(bundles[key], threads=1)
         images, _ = model.golden()
         outputs = np.stack([model.execute(model.prepare(image)) for image in images])
-        found[name] = (images, outputs, [told(model.predict(image).to_dict()) for image in images])
+        found[name] = (images, outputs, [wire_answer(model.predict(image).to_dict()) for image in images])
     return found
 
 
-def told(answer: dict[str, Any]) -> dict[str, Any]:
+def wire_answer(answer: dict[str, Any]) -> dict[str, Any]:
     """What of an answer goes over the wire, after JSON."""
     kept = {key: value for key, value in answer.items() if key not in ("scores", "timing_ms")}
     return dict(json.loads(json.dumps(kept)))
@@ -88,9 +88,9 @@ def binary(reply: Reply) -> tuple[dict[str, Any], dict[str, bytes]]:
 def test_json_binary_and_raw_give_the_runners_bits_for_all_golden_vectors(
     server: Server, golden: dict[str, Any], name: str
 ) -> None:
-    images, wanted, answers = golden[name]
+    images, expected, answers = golden[name]
     path = f"/v2/models/{name}"
-    for image, output, answer in zip(images, wanted, answers):
+    for image, output, answer in zip(images, expected, answers):
         given = outputs(server.post(f"{path}/infer", request(image.ravel().tolist())))
         assert np.array_equal(np.array(given["output"]["data"], np.float32), output)
         assert json.loads(given["answer"]["data"][0]) == answer
@@ -99,13 +99,13 @@ def test_json_binary_and_raw_give_the_runners_bits_for_all_golden_vectors(
         assert found["output"] == output.tobytes()
     both = server.post(f"{path}/infer", request(images.reshape(-1).tolist(), shape=[16, 8, 8, 1]))
     many = np.array(outputs(both)["output"]["data"], np.float32).reshape(16, 3)
-    np.testing.assert_allclose(many, wanted, atol=1e-5)
+    np.testing.assert_allclose(many, expected, atol=1e-5)
     assert [json.loads(text)["label"] for text in outputs(both)["answer"]["data"]] == [a["label"] for a in answers]
 
 
 @pytest.mark.parametrize("name", [*KEYS.values(), "tiny"])
 def test_an_unchanged_client_is_served(server: Server, golden: dict[str, Any], name: str) -> None:
-    images, wanted, answers = golden[name if name in golden else "tiny-onnx"]
+    images, expected, answers = golden[name if name in golden else "tiny-onnx"]
     with client.InferenceServerClient(server.url) as triton:
         assert triton.is_server_live()
         assert triton.is_server_ready()
@@ -123,12 +123,12 @@ def test_an_unchanged_client_is_served(server: Server, golden: dict[str, Any], n
             given = client.InferInput("image", [1, 8, 8, 1], "UINT8")
             given.set_data_from_numpy(images[0][None], binary_data=is_binary)
             for answer_binary in (True, False):
-                asked = [
+                requested = [
                     client.InferRequestedOutput("output", binary_data=answer_binary),
                     client.InferRequestedOutput("answer", binary_data=not answer_binary),
                 ]
-                found = triton.infer(name, [given], outputs=asked, request_id="seven", model_version="1.2.0")
-                np.testing.assert_allclose(found.as_numpy("output")[0], wanted[0], atol=1e-5)
+                found = triton.infer(name, [given], outputs=requested, request_id="seven", model_version="1.2.0")
+                np.testing.assert_allclose(found.as_numpy("output")[0], expected[0], atol=1e-5)
                 assert found.get_response()["id"] == "seven"
                 [text] = found.as_numpy("answer").ravel()
                 assert json.loads(text)["label"] == answers[0]["label"]
@@ -145,7 +145,7 @@ def test_an_unchanged_client_is_served(server: Server, golden: dict[str, Any], n
 
 
 def test_the_asyncio_client_is_served(server: Server, golden: dict[str, Any]) -> None:
-    images, wanted, _ = golden["tiny-tflite"]
+    images, expected, _ = golden["tiny-tflite"]
 
     async def ask_all() -> list[np.ndarray]:
         async with client_aio.InferenceServerClient(server.url) as triton:
@@ -159,35 +159,35 @@ def test_the_asyncio_client_is_served(server: Server, golden: dict[str, Any]) ->
 
             return list(await asyncio.gather(*(one(image) for image in images)))
 
-    np.testing.assert_allclose(asyncio.run(ask_all()), wanted, atol=1e-5)
+    np.testing.assert_allclose(asyncio.run(ask_all()), expected, atol=1e-5)
 
 
 def test_classification_gives_values_indexes_and_labels(server: Server, golden: dict[str, Any]) -> None:
-    images, wanted, _ = golden["tiny-onnx"]
+    images, expected, _ = golden["tiny-onnx"]
     with client.InferenceServerClient(server.url) as triton:
         given = client.InferInput("image", [16, 8, 8, 1], "UINT8")
         given.set_data_from_numpy(images)
         for is_binary in (True, False):
-            asked = [client.InferRequestedOutput("output", binary_data=is_binary, class_count=2)]
-            texts = triton.infer("tiny-onnx", [given], outputs=asked).as_numpy("output")
+            requested = [client.InferRequestedOutput("output", binary_data=is_binary, class_count=2)]
+            texts = triton.infer("tiny-onnx", [given], outputs=requested).as_numpy("output")
             assert texts.shape == (16, 2)
-            for row, scores in zip(texts, wanted):
+            for row, scores in zip(texts, expected):
                 for text, index in zip(row, np.argsort(-scores)):
                     value, number, label = (text.decode() if isinstance(text, bytes) else text).split(":")
                     assert (int(number), label) == (index, LABELS[index])
                     assert float(value) == pytest.approx(scores[index], abs=1e-5)
-        asked = [client.InferRequestedOutput("output", class_count=99)]
-        assert triton.infer("tiny-onnx", [given], outputs=asked).as_numpy("output").shape == (16, 3)
+        requested = [client.InferRequestedOutput("output", class_count=99)]
+        assert triton.infer("tiny-onnx", [given], outputs=requested).as_numpy("output").shape == (16, 3)
 
 
 def test_outputs_may_be_mixed_and_parameters_say_the_form(server: Server, golden: dict[str, Any]) -> None:
-    images, wanted, answers = golden["tiny-onnx"]
+    images, expected, answers = golden["tiny-onnx"]
     body = request(images[0].ravel().tolist())
     mixed = [{"name": "answer"}, {"name": "output", "parameters": {"binary_data": True}}]
     header, found = binary(server.post(f"{ONNX}/infer", {"id": "a", **body, "outputs": mixed}))
     assert header["id"] == "a"
     assert json.loads(header["outputs"][0]["data"][0]) == answers[0]
-    assert found == {"output": wanted[0].tobytes()}
+    assert found == {"output": expected[0].tobytes()}
     header, found = binary(server.post(f"{ONNX}/infer", {**body, "parameters": {"binary_data_output": True}}))
     assert set(found) == {"output", "answer"}
     assert json.loads(found["answer"][4:]) == answers[0]
@@ -202,7 +202,7 @@ def test_an_empty_list_of_outputs_means_all_of_them(server: Server, golden: dict
 
 
 def test_binary_inputs_take_their_size_from_the_header(server: Server, golden: dict[str, Any]) -> None:
-    images, wanted, _ = golden["tiny-onnx"]
+    images, expected, _ = golden["tiny-onnx"]
     pixels = images[0].tobytes()
 
     def send(size: Any, rest: bytes, length: int | str | None = None) -> Reply:
@@ -211,7 +211,7 @@ def test_binary_inputs_take_their_size_from_the_header(server: Server, golden: d
         header = json.dumps({"inputs": [tensor]}).encode()
         return server.post(f"{ONNX}/infer", header + rest, {LENGTH: str(len(header) if length is None else length)})
 
-    assert np.array_equal(np.array(outputs(send(64, pixels))["output"]["data"], np.float32), wanted[0])
+    assert np.array_equal(np.array(outputs(send(64, pixels))["output"]["data"], np.float32), expected[0])
     for size, rest, length in (
         (63, pixels[1:], None), (65, pixels + b"x", None), (64, pixels + b"x", None), (64, pixels[1:], None),
         (-64, pixels, None), ("64", pixels, None), (64.0, pixels, None), (True, pixels, None), (2**70, pixels, None),
@@ -307,9 +307,9 @@ def test_unknown_paths_and_wrong_methods_have_their_codes(server: Server, method
 
 
 def test_versions_have_paths_of_their_own(server: Server, golden: dict[str, Any]) -> None:
-    images, wanted, _ = golden["tiny-onnx"]
+    images, expected, _ = golden["tiny-onnx"]
     for path in (f"{ONNX}/versions/1.2.0", "/v2/models/tiny-onnx"):
-        assert binary(raw(server, images[0], path))[1]["output"] == wanted[0].tobytes()
+        assert binary(raw(server, images[0], path))[1]["output"] == expected[0].tobytes()
         assert server.get(path).json()["name"] == "tiny-onnx"
         assert server.get(f"{path}/ready").status == 200
         assert server.get(f"{path}/config").json()["max_batch_size"] > 1

@@ -188,8 +188,8 @@ def test_redis_is_used_where_executing_takes_longer_and_the_log_says_both(
 ) -> None:
     with serving(tmp_path, paths, redis.url()) as server:
         where = f"Redis at 127.0.0.1:{redis.port}"
-        fast = server.wait_said(rf"tiny: .*{where} is not used: asking takes (\S+) ms, executing (\S+) ms")
-        long = server.wait_said(rf"slow: .*{where} is used: asking takes (\S+) ms, executing (\S+) ms")
+        fast = server.wait_for_log(rf"tiny: .*{where} is not used: asking takes (\S+) ms, executing (\S+) ms")
+        long = server.wait_for_log(rf"slow: .*{where} is used: asking takes (\S+) ms, executing (\S+) ms")
         assert float(fast[1]) >= float(fast[2])
         assert float(long[1]) < float(long[2])
         server.all("tiny", IMAGES[:5])
@@ -213,10 +213,10 @@ def test_a_redis_that_is_killed_and_comes_back_under_load(
         more(rounds, 100)
         redis.stop()
         more(rounds, 200)
-        server.wait_said(r"does not answer(: \w+| in time); the model runs instead")
+        server.wait_for_log(r"does not answer(: \w+| in time); the model runs instead")
         again = Redis.start(tmp_path, port=redis.port)
         try:
-            server.wait_said("answers again")
+            server.wait_for_log("answers again")
             wait(lambda: stored(again) > 0, "nothing is stored again")
             more(rounds, 50)
         finally:
@@ -228,9 +228,9 @@ def test_a_redis_that_hangs_under_load(tmp_path: Path, paths: list[Path], redis:
         more(rounds, 100)
         redis.process.send_signal(signal.SIGSTOP)
         more(rounds, 200)
-        server.wait_said(r"does not answer(: \w+| in time); the model runs instead")
+        server.wait_for_log(r"does not answer(: \w+| in time); the model runs instead")
         redis.process.send_signal(signal.SIGCONT)
-        server.wait_said("answers again")
+        server.wait_for_log("answers again")
         more(rounds, 100)
 
 
@@ -239,7 +239,7 @@ def test_a_redis_that_hangs_at_the_start(
 ) -> None:
     redis.process.send_signal(signal.SIGSTOP)
     with serving(tmp_path, paths, redis.url(), *SHORT) as server:
-        server.wait_said("slow: .* does not answer, and will be tried again")
+        server.wait_for_log("slow: .* does not answer, and will be tried again")
         assert server.all("slow", IMAGES) == expected
 
 
@@ -248,7 +248,7 @@ def test_a_redis_that_comes_after_the_server_is_measured_then(
 ) -> None:
     redis.stop()
     with serving(tmp_path, paths, redis.url(), *SHORT) as server:
-        server.wait_said("slow: .* does not answer, and will be tried again")
+        server.wait_for_log("slow: .* does not answer, and will be tried again")
         assert server.all("slow", IMAGES) == expected
         again = Redis.start(tmp_path, port=redis.port)
         try:
@@ -281,7 +281,7 @@ FOREIGN: dict[str, Callable[[object, bytes], object]] = {
 }
 
 
-def is_sound(client: Any, key: bytes) -> bool:
+def is_valid(client: Any, key: bytes) -> bool:
     """Whether an answer lies there."""
     return client.type(key) == b"string" and decode(key.decode(), (1, 3), client.get(key)) is not None
 
@@ -299,14 +299,14 @@ def test_foreign_bytes_under_our_keys_are_no_answers_and_are_replaced(
     with serving(tmp_path, paths, redis.url()) as server:
         assert server.all("slow", IMAGES, at_once=1) == expected
         assert server.counts("slow")["execution"] == len(IMAGES)
-        wait(lambda: sum(is_sound(client, key) for key in keys) > len(keys) / 2, "foreign values are not replaced")
+        wait(lambda: sum(is_valid(client, key) for key in keys) > len(keys) / 2, "foreign values are not replaced")
 
 
 @pytest.mark.parametrize(
-    "said", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00\xff\r\n" * 50, b"$999999999\r\nab", b":1\r\n" * 9, b""]
+    "response", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00\xff\r\n" * 50, b"$999999999\r\nab", b":1\r\n" * 9, b""]
 )
 def test_something_else_listens_where_redis_should(
-    said: bytes, tmp_path: Path, paths: list[Path], expected: list[bytes]
+    response: bytes, tmp_path: Path, paths: list[Path], expected: list[bytes]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
@@ -314,7 +314,7 @@ def test_something_else_listens_where_redis_should(
             while True:
                 try:
                     connection, _ = listening.accept()
-                    connection.sendall(said)
+                    connection.sendall(response)
                     connection.close()
                 except OSError:
                     if listening.fileno() < 0:
@@ -343,21 +343,21 @@ def test_answers_under_each_others_keys_are_no_answers(
         assert server.counts("slow")["execution"] == 6
 
 
-@pytest.mark.parametrize("given_password", ["", "wrong"])
+@pytest.mark.parametrize("password", ["", "wrong"])
 def test_a_redis_that_wants_another_password(
-    given_password: str, tmp_path: Path, paths: list[Path], expected: list[bytes]
+    password: str, tmp_path: Path, paths: list[Path], expected: list[bytes]
 ) -> None:
     redis = Redis.start(tmp_path, "--requirepass", "right")
     try:
-        with serving(tmp_path, paths, redis.url(given_password), *SHORT) as server:
+        with serving(tmp_path, paths, redis.url(password), *SHORT) as server:
             assert server.all("slow", IMAGES) == expected
             assert not is_used(server)
-            assert "wrong" not in server.said()
+            assert "wrong" not in server.log_text()
     finally:
         redis.stop()
 
 
-def test_a_redis_with_a_password_is_used_and_the_password_not_told(
+def test_a_redis_with_a_password_is_used_and_the_password_stays_secret(
     tmp_path: Path, paths: list[Path], expected: list[bytes]
 ) -> None:
     redis = Redis.start(tmp_path, "--requirepass", "hush")
@@ -365,7 +365,7 @@ def test_a_redis_with_a_password_is_used_and_the_password_not_told(
         with serving(tmp_path, paths, redis.url("hush")) as server:
             assert server.all("slow", IMAGES) == expected
             wait_used(server)
-            assert "hush" not in server.said() + server.get("/status")
+            assert "hush" not in server.log_text() + server.get("/status")
     finally:
         redis.stop()
 

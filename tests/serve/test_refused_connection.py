@@ -17,7 +17,7 @@ REQUEST = b"POST /%b HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab"
 
 
 class LateProtocol(GuardedProtocol):
-    """Refuses what is asked of /late."""
+    """Refuses requests to /late."""
 
     limits = ConnectionLimits(5.0, 1 << 16, 10)
 

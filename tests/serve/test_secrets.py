@@ -86,8 +86,8 @@ def test_a_password_on_the_command_line_is_refused_and_not_repeated(
     with pytest.raises(SystemExit) as ended:
         main(["serve", "x.edge.zip", "--cache-mb", "1", "--cache-redis", url])
     assert ended.value.code == 2
-    assert "file that only you may read" in (said := " ".join(capsys.readouterr().err.split()))
-    assert url not in said
+    assert "file that only you may read" in (stderr := " ".join(capsys.readouterr().err.split()))
+    assert url not in stderr
 
 
 def processes(server: Server) -> list[int]:
@@ -108,8 +108,8 @@ def test_no_command_line_or_environment_of_a_server_holds_a_password_or_its_sett
             shown = Path(f"/proc/{process}/{part}").read_bytes()
             assert PASSWORD.encode() not in shown and TOKEN.encode() not in shown
             assert b"cache_redis" not in shown  # nor any other setting
-    assert PASSWORD not in server.said()
-    assert "Redis at 127.0.0.1:1 does not answer" in server.said()
+    assert PASSWORD not in server.log_text()
+    assert "Redis at 127.0.0.1:1 does not answer" in server.log_text()
 
 
 @pytest.mark.processes
@@ -122,7 +122,7 @@ def test_a_worker_that_is_started_again_knows_the_tokens_of_the_others(
     private(path, LATER)
     os.kill(min(before), signal.SIGKILL)
     wait_for(lambda: len(server.workers) == 2 and min(before) not in server.workers)
-    wait_for(lambda: "worker 0 ended" in server.said() or "worker 1 ended" in server.said())
+    wait_for(lambda: "worker 0 ended" in server.log_text() or "worker 1 ended" in server.log_text())
     path.unlink()
     for token, status in ((TOKEN, 200), (LATER, 401)):
         given = {**RAW, "Authorization": f"Bearer {token}"}

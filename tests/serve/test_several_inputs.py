@@ -37,7 +37,7 @@ from tests.serve.several import (
     write_state,
 )
 from tests.serve.test_predict import refused
-from tests.serve.test_protocol import binary, outputs, told
+from tests.serve.test_protocol import binary, outputs, wire_answer
 
 pytestmark = pytest.mark.processes
 
@@ -79,7 +79,7 @@ def test_fifty_random_samples_in_all_forms_get_the_runners_answers(server: Serve
         answer = model.predict(sample)
         assert answer.scores is not None
         assert values(reply).tobytes() == model.execute(model.prepare(vectors([sample])[0])).tobytes()
-        assert json.loads(outputs(reply)["answer"]["data"][0]) == told(answer.to_dict())
+        assert json.loads(outputs(reply)["answer"]["data"][0]) == wire_answer(answer.to_dict())
 
 
 @pytest.mark.parametrize("form", [None, True, "mixed"])
@@ -98,11 +98,11 @@ def test_tensors_of_all_datatypes_arrive_in_their_places_bit_for_bit(server: Ser
 
 def test_metadata_and_configuration_state_each_tensor(server: Server) -> None:
     for path, tensors in ((f"{ONNX[:-5]}-tflite", TWO), (ONNX, TWO), (FIVE_AT, FIVE)):
-        told_inputs = [
+        stated_inputs = [
             {"name": each["name"], "datatype": DATATYPES[each["dtype"]], "shape": [-1, *each["shape"]]}
             for each in tensors
         ]
-        assert server.get(path).json()["inputs"] == told_inputs
+        assert server.get(path).json()["inputs"] == stated_inputs
         configured = [
             (each["name"], each["data_type"], each["dims"]) for each in server.get(f"{path}/config").json()["input"]
         ]
@@ -184,9 +184,9 @@ def test_a_body_of_bytes_alone_is_refused_as_triton_refuses_it(server: Server) -
 def test_an_npz_file_gets_the_runners_answer(server: Server, folder: Path, target: str, tmp_path: Path) -> None:
     [sample] = samples(1)
     (tmp_path / "one.npz").write_bytes(npz({**sample, "ids": sample["ids"].astype(np.int64)}))
-    [wanted] = own(folder, f"two-{target}").predict_file(tmp_path / "one.npz")
+    [expected] = own(folder, f"two-{target}").predict_file(tmp_path / "one.npz")
     reply = server.ask("PUT", f"/predict/one.npz?model=two-{target}", (tmp_path / "one.npz").read_bytes())
-    assert reply.json()["answers"] == [told(wanted.prediction.to_dict())]
+    assert reply.json()["answers"] == [wire_answer(expected.prediction.to_dict())]
     joined = server.ask("PUT", f"/predict?model=two-{target}", npy(vectors([sample])[0]))
     assert joined.json()["answers"] == reply.json()["answers"]
 
@@ -250,22 +250,22 @@ def test_the_cache_knows_a_sample_in_every_form_and_order(start: Start, folder: 
     [status] = server.get("/status").json()["models"]
     assert (status["cache_hits"], status["cache_misses"]) == (2, 2)
     [answer] = server.ask("PUT", "/predict", npz(one)).json()["answers"]
-    assert answer == told(own(folder, "two-onnx").predict(one).to_dict())
+    assert answer == wire_answer(own(folder, "two-onnx").predict(one).to_dict())
 
 
 @pytest.mark.parametrize("form", [True, False])
 def test_tritonclient_sends_several_inputs(server: Server, folder: Path, form: bool) -> None:
     many = samples(3)
-    asked = []
+    inputs = []
     for name in ("ids", "picture"):
         x = np.stack([each[name] for each in many])
-        asked.append(client.InferInput(name, list(x.shape), DATATYPES[x.dtype.name]))
-        asked[-1].set_data_from_numpy(x, binary_data=form)
+        inputs.append(client.InferInput(name, list(x.shape), DATATYPES[x.dtype.name]))
+        inputs[-1].set_data_from_numpy(x, binary_data=form)
     with client.InferenceServerClient(server.url) as triton:
-        answer = triton.infer("two-openvino", asked)
+        answer = triton.infer("two-openvino", inputs)
     model = own(folder, "two-openvino")
-    wanted = np.stack([model.execute(model.prepare(x)) for x in vectors(many)])
-    np.testing.assert_allclose(answer.as_numpy("output"), wanted, atol=1e-6)  # two at once may differ in the last bit
+    expected = np.stack([model.execute(model.prepare(x)) for x in vectors(many)])
+    np.testing.assert_allclose(answer.as_numpy("output"), expected, atol=1e-6)  # two at once may differ in the last bit
     labels = [json.loads(each)["label"] for each in answer.as_numpy("answer").ravel()]
     assert labels == [model.predict(each).label for each in many]
 
@@ -294,8 +294,8 @@ def test_the_pages_own_lines_are_answered(start: Start, folder: Path, tmp_path: 
 def test_binary_answers_are_those_of_json(server: Server) -> None:
     body, headers = request(samples(2), iter((True, True)))
     length = int(headers["Inference-Header-Content-Length"])
-    asked = json.dumps({**json.loads(body[:length]), "parameters": {"binary_data_output": True}}).encode()
-    headers = {"Inference-Header-Content-Length": str(len(asked))}
-    _, found = binary(server.post(f"{ONNX}/infer", asked + body[length:], headers))
+    header = json.dumps({**json.loads(body[:length]), "parameters": {"binary_data_output": True}}).encode()
+    headers = {"Inference-Header-Content-Length": str(len(header))}
+    _, found = binary(server.post(f"{ONNX}/infer", header + body[length:], headers))
     plain = values(server.post(f"{ONNX}/infer", *request(samples(2))))
     assert found["output"] == plain.tobytes()

@@ -18,7 +18,7 @@ from tests.serve.several import DATATYPES, FIVE, LARGEST, samples, vectors, writ
 from tests.serve.several import request as json_request
 from tests.serve.test_grpc import refused
 from tests.serve.test_grpc import start as start
-from tests.serve.test_protocol import told
+from tests.serve.test_protocol import wire_answer
 
 pytestmark = pytest.mark.processes
 
@@ -66,7 +66,7 @@ def test_fifty_random_samples_get_the_runners_answers(server: Server, client: Cl
     for number, sample in enumerate(samples(50, seed=1)):
         found = outputs(client.infer(request("two", [dict(reversed(sample.items())) if number % 2 else sample], raw)))
         assert found["output"].tobytes() == model.execute(model.prepare(vectors([sample])[0])).tobytes()
-        assert json.loads(found["answer"][0]) == told(model.predict(sample).to_dict())
+        assert json.loads(found["answer"][0]) == wire_answer(model.predict(sample).to_dict())
     theirs = server.json("/v2/models/two/infer", json.loads(json_request([sample])[0]))["outputs"]
     assert {each["name"]: each["data"] for each in theirs}["answer"] == found["answer"]
 
@@ -96,9 +96,9 @@ def test_metadata_and_configuration_are_those_of_http(server: Server, client: Cl
 
 def changed(place: int, **fields: Any) -> Any:
     """A request with another input; what is None is left out."""
-    asked = json_format.MessageToDict(request("two", samples(1)), preserving_proto_field_name=True)
-    asked["inputs"][place].update(fields)
-    return json_format.ParseDict(asked, message("ModelInferRequest")())
+    content = json_format.MessageToDict(request("two", samples(1)), preserving_proto_field_name=True)
+    content["inputs"][place].update(fields)
+    return json_format.ParseDict(content, message("ModelInferRequest")())
 
 
 ONE = samples(1)[0]
@@ -142,8 +142,8 @@ BAD: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_what_does_not_fit_is_refused(client: Client, name: str) -> None:
-    asked, words = BAD[name]
-    error = refused(lambda: client.infer(asked))
+    bad_request, words = BAD[name]
+    error = refused(lambda: client.infer(bad_request))
     assert error.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert words in error.details(), error.details()
 

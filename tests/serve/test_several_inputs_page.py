@@ -14,7 +14,7 @@ from tests.serve.conftest import Start
 from tests.serve.server import Server
 from tests.serve.several import npz, samples, write
 from tests.serve.test_page import browser, drop, open_page, until  # noqa: F401  (fixture: a real browser)
-from tests.serve.test_protocol import told
+from tests.serve.test_protocol import wire_answer
 
 pytestmark = pytest.mark.processes
 
@@ -48,7 +48,7 @@ def test_the_inputs_are_shown_and_a_dropped_npz_is_answered(browser: Browser, se
     drop(browser, npz(sample))
     until(browser, "document.getElementById('answer').textContent.includes('label')")
     [shown] = json.loads(browser.ask("document.getElementById('answer').textContent"))
-    assert shown == told(load(path, threads=1, trial=False).predict(sample).to_dict())
+    assert shown == wire_answer(load(path, threads=1, trial=False).predict(sample).to_dict())
     drop(browser, npz({**sample, "ids": sample["ids"] + 10}))
     until(browser, "document.getElementById('answer').textContent.includes('the bundle takes 0 to 9')")
     choose(browser, "tiny")

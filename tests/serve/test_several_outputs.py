@@ -36,8 +36,8 @@ def server(start: Start, path: Path) -> Server:
 
 
 def test_each_output_goes_by_its_own_name(server: Server) -> None:
-    told = [(each["name"], each["shape"]) for each in server.get(MODEL).json()["outputs"]]
-    assert told == [("boxes", [-1, POINTS, 4]), ("scores", [-1, POINTS, 3]), ("answer", [-1, 1])]
+    described = [(each["name"], each["shape"]) for each in server.get(MODEL).json()["outputs"]]
+    assert described == [("boxes", [-1, POINTS, 4]), ("scores", [-1, POINTS, 3]), ("answer", [-1, 1])]
     reply = server.post(f"{MODEL}/infer", images(1)[0].tobytes(), RAW)
     length = int(reply.headers["inference-header-content-length"])
     place = length
@@ -48,8 +48,8 @@ def test_each_output_goes_by_its_own_name(server: Server) -> None:
         assert each.shape[1:] == part.shape
     x = images(1)
     tensor = {"name": "image", "shape": x.shape, "datatype": "UINT8", "data": x.ravel().tolist()}
-    asked = json.dumps({"inputs": [tensor], "outputs": [{"name": "scores"}]}).encode()
-    [scores] = server.post(f"{MODEL}/infer", asked, {}).json()["outputs"]
+    body = json.dumps({"inputs": [tensor], "outputs": [{"name": "scores"}]}).encode()
+    [scores] = server.post(f"{MODEL}/infer", body, {}).json()["outputs"]
     assert (scores["name"], scores["shape"]) == ("scores", [1, POINTS, 3])
     np.testing.assert_allclose(np.ravel(scores["data"]), expected_outputs(images(1))[0, :, 4:].ravel(), atol=1e-4)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests import requirements
-from tests.serve.askers import asking, own_answers
+from tests.serve.checking_clients import checking_clients, own_answers
 from tests.serve.conftest import Start
 from tests.serve.memory import own_kb, sockets
 from tests.serve.server import INFER, Server
@@ -32,7 +32,7 @@ WORKERS = 2
 class Report:
     """What slowhttptest says: how it ended, and its table of seconds."""
 
-    said: str
+    stdout: str
     rows: list[dict[str, int]]
 
     @property
@@ -84,12 +84,12 @@ def attack_twice(
     """Two attacks, while good clients are answered; the second makes no worker larger."""
     before, workers, grown = sockets(server.workers), server.workers, []
     for _ in range(2):
-        with asking(server.url, expected) as askers:
-            asked = len(askers.right)
+        with checking_clients(server.url, expected) as clients:
+            right_before = len(clients.right)
             report = attack(f"http://{server.url}{path}", folder, *options, longest_s=longest_s)
-            assert len(askers.right) > asked
-            askers.wait_for_more(100)
-        assert askers.broken == []
+            assert len(clients.right) > right_before
+            clients.wait_for_more(100)
+        assert clients.broken == []
         assert report.stayed_available
         yield report
         wait_closed(server, before)
@@ -111,7 +111,7 @@ def test_who_sends_without_end_is_closed_in_time_and_nobody_else_notices(
     mode: str, server: Server, expected: np.ndarray, tmp_path: Path
 ) -> None:
     for report in attack_twice(server, expected, INFER, tmp_path, *ENDLESS[mode]):
-        assert "No open connections left" in report.said, report.said
+        assert "No open connections left" in report.stdout, report.stdout
         assert report.most_connected > CONNECTIONS / 2
         held = [row["Seconds"] for row in report.rows if row["Connected"] > CONNECTIONS / 2]
         assert held[-1] - held[0] <= RECEIVE_S + 2, "a second for the table, one for a busy machine"
@@ -123,11 +123,11 @@ def test_a_thousand_ranges_in_a_header_are_answered_as_any_request(
 ) -> None:
     """No part of an answer is made twice, for ranges are not served."""
     before = sockets(server.workers)
-    with asking(server.url, expected) as askers:
+    with checking_clients(server.url, expected) as clients:
         report = attack(f"http://{server.url}/", tmp_path, "-R", "-t", method, "-a", 5, "-b", 5000)
-        askers.wait_for_more(100)
-    assert askers.broken == []
-    assert "No open connections left" in report.said, report.said
+        clients.wait_for_more(100)
+    assert clients.broken == []
+    assert "No open connections left" in report.stdout, report.stdout
     assert report.stayed_available
     wait_closed(server, before)
 

@@ -1,4 +1,4 @@
-"""Clients that stop reading, or send rubbish behind a request: their connections end, and nothing is said of them."""
+"""Clients that stop reading, or send rubbish behind a request: their connections end, and nothing is logged."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def test_a_last_answer_that_is_never_read_does_not_hold_a_connection(server: Ser
 def test_rubbish_behind_a_request_that_expects_100_is_refused_without_a_word(
     server: Server, rubbish: bytes, method: str
 ) -> None:
-    before = server.said()
+    before = server.log_text()
     head = f"{method} {INFER} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
     for length, body in ((0, b""), (64, bytes(64))):
         with server.connect() as connection:
             connection.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode() + body + rubbish)
             assert [reply.status for reply in replies(connection)][-1] == 400
     assert server.get("/v2").status == 200
-    assert server.said() == before
+    assert server.log_text() == before

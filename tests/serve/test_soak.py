@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.serve.askers import asking, own_answers
+from tests.serve.checking_clients import checking_clients, own_answers
 from tests.serve.full_disk import ServerOnDisk
 from tests.serve.memory import Watch
-from tests.serve.tracing.collector import talking
+from tests.serve.tracing.collector import answering_port
 from tests.serve.watched import with_reference
 
 pytestmark = pytest.mark.processes
@@ -62,7 +62,7 @@ def test_a_server_that_is_watched_answers_right_and_does_not_grow_whatever_fails
 ) -> None:
     bundle = with_reference(Path(shutil.copy(bundles["onnx"], tmp_path / "tiny.edge.zip")))
     expected = own_answers(bundle)
-    with talking(b"") as (collector, made):
+    with answering_port(b"") as (collector, made):
         server = ServerOnDisk.begin(tmp_path / "disk", bundle, *WATCHED, "--trace-to", collector, full=True)
         try:
             server.wait_ready()
@@ -77,7 +77,11 @@ def test_a_server_that_is_watched_answers_right_and_does_not_grow_whatever_fails
                     "POST", path, b"{}", {"traceparent": f"00-{number:032x}-{number:016x}-01"}
                 ).status in (404, 405)
 
-            with repeating(scrape) as scraped, repeating(unheard_of) as asked, asking(server.url, expected) as clients:
+            with (
+                repeating(scrape) as scraped,
+                repeating(unheard_of) as unknown_paths,
+                checking_clients(server.url, expected) as clients,
+            ):
                 time.sleep(WARM_S)
                 watch = Watch([server.process.pid, *server.workers], 0.25)
                 watch.start()
@@ -87,7 +91,7 @@ def test_a_server_that_is_watched_answers_right_and_does_not_grow_whatever_fails
             text = server.ask("GET", "/metrics", url=server.admin).body.decode()
         finally:
             server.stop()
-    assert (scraped, asked, clients.broken) == ([], [], [])
+    assert (scraped, unknown_paths, clients.broken) == ([], [], [])
     assert made, "nothing was sent to the collector"
     series = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     assert len(series) < MOST_SERIES

@@ -12,7 +12,7 @@ from edgekit.serve.served_model import ServedModel
 from tests.runner.conftest import samples
 from tests.serve import cached, in_process
 from tests.serve.conftest import changed
-from tests.serve.in_process import Asked
+from tests.serve.in_process import PendingRequest
 from tests.serve.server import INFER, RAW
 
 SLOW_MS = 5.0
@@ -38,13 +38,13 @@ def reloaded(
         old, new = versions
         await one.serve([old])
         served = one.app.models["tiny"]
-        asked = Asked(one, path, headers, query=query)
-        asked.send(body[:10], more=True)
+        request = PendingRequest(one, path, headers, query=query)
+        request.send(body[:10], more=True)
         await asyncio.sleep(0)
         await one.serve([new])
         await asyncio.sleep(0.2)  # as long as it takes to find that nothing waits and nothing runs
-        asked.send(body[10:])
-        reply = await asked.reply()
+        request.send(body[10:])
+        reply = await request.reply()
         assert reply.status == 200, reply
         await closed(served)
         return reply.json() if not headers else reply.body[: int(reply.headers["inference-header-content-length"])]
@@ -84,12 +84,12 @@ def test_a_client_that_hangs_up_across_a_reload_holds_nothing_open(
         one = in_process.worker()
         await one.serve([versions[0]])
         served = one.app.models["tiny"]
-        asked = Asked(one, INFER, RAW)
-        asked.send(b"x", more=True)
+        request = PendingRequest(one, INFER, RAW)
+        request.send(b"x", more=True)
         await asyncio.sleep(0)
         await one.serve([versions[1]])
-        asked.gone()
-        await asked.task
+        request.gone()
+        await request.task
         await closed(served)
 
     asyncio.run(run())

@@ -17,7 +17,7 @@ from tests.serve.conftest import Start
 from tests.serve.server import RAW, Server
 from tests.serve.test_page import browser, open_page, until  # noqa: F401  (fixture: a real browser)
 from tests.serve.test_predict import BAD, refused
-from tests.serve.test_protocol import told
+from tests.serve.test_protocol import wire_answer
 
 pytestmark = pytest.mark.processes
 
@@ -60,7 +60,7 @@ def answer(path: Path, content: bytes, folder: Path) -> Any:
     """The runner's, for a file of these bytes."""
     (folder / "x.txt").write_bytes(content)
     [found] = load(path, trial=False).predict_file(folder / "x.txt")
-    return told({**(found.span.facts() if found.span else {}), **found.prediction.to_dict()})
+    return wire_answer({**(found.span.facts() if found.span else {}), **found.prediction.to_dict()})
 
 
 @pytest.mark.parametrize("case", GOOD)
@@ -102,9 +102,11 @@ def test_ids_go_over_the_protocol_as_int32(server: Server, path: Path, tmp_path:
         tensor = client.InferInput("text", x.shape, "INT32")
         tensor.set_data_from_numpy(x, binary_data=binary)
         found = triton.infer("texts", [tensor])
-        said = [json.loads(each) for each in found.as_numpy("answer").ravel()]
-        alone = [told(model.predict(sample).to_dict()) for sample in samples]
-        for one, other in zip(said, alone, strict=True):  # a batch's last bits may be others than those of one sample
+        answers = [json.loads(each) for each in found.as_numpy("answer").ravel()]
+        alone = [wire_answer(model.predict(sample).to_dict()) for sample in samples]
+        for one, other in zip(
+            answers, alone, strict=True
+        ):  # a batch's last bits may be others than those of one sample
             assert one["label"] == other["label"]
             assert dict(one["top"]) == pytest.approx(dict(other["top"]), abs=1e-6)
     for sample in samples:

@@ -15,9 +15,9 @@ import pytest
 
 from tests.serve import cached
 from tests.serve.conftest import Start
-from tests.serve.server import INFER, RAW, Server, asked
+from tests.serve.server import INFER, RAW, Server, send_request
 from tests.serve.test_metrics import PICTURE, Values, scraped, value
-from tests.serve.watched import sound, with_reference
+from tests.serve.watched import ordinary_images, with_reference
 
 pytestmark = pytest.mark.processes
 
@@ -31,7 +31,7 @@ def feed(server: Server, images: np.ndarray) -> None:
     """Raw samples, one after the other, on a connection."""
     connection = http.client.HTTPConnection(server.url, timeout=60)
     for image in images:
-        assert asked(connection, "POST", INFER, image.tobytes(), RAW).status == 200
+        assert send_request(connection, "POST", INFER, image.tobytes(), RAW).status == 200
     connection.close()
 
 
@@ -40,10 +40,10 @@ def verdict(server: Server, model: str = "tiny") -> dict[str, Any] | None:
     return next(each for each in server.get("/status").json()["models"] if each["name"] == model)["watch"]
 
 
-def until(true: Callable[[], bool], says: Callable[[], object]) -> None:
+def until(condition: Callable[[], bool], describe: Callable[[], object]) -> None:
     limit = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < limit, says()
+    while not condition():
+        assert time.monotonic() < limit, describe()
         time.sleep(0.1)
 
 
@@ -71,14 +71,14 @@ def server(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Server:
     return start(with_reference(cached.tiny(tmp_path_factory.mktemp("watched"))), *WATCH)
 
 
-def test_sound_samples_are_sound_and_darkened_ones_are_told_in_words(server: Server) -> None:
-    feed(server, sound(299, 2))
+def test_ordinary_samples_are_healthy_and_darkened_ones_cause_a_warning_in_words(server: Server) -> None:
+    feed(server, ordinary_images(299, 2))
     assert server.ask("PUT", "/predict", PICTURE).status == 200
     until_samples(server, 300)
     found = until_level(server, "healthy")
     assert "300 samples look like those of validation" in found["reason"]
     assert value(scraped(server), "edgekit_health", **TINY) == 0
-    feed(server, sound(800, 3) // 4)
+    feed(server, ordinary_images(800, 3) // 4)
     until_samples(server, 1100)
     found = until_level(server, "warning")
     assert "than in validation" in found["reason"]
@@ -89,11 +89,11 @@ def test_sound_samples_are_sound_and_darkened_ones_are_told_in_words(server: Ser
     assert value(metrics, "edgekit_drift_alarm", statistic="brightness", **TINY) == 1
     assert value(metrics, "edgekit_drift", statistic="brightness", **TINY) > 1
     assert value(metrics, "edgekit_watched_samples_total", **TINY) == 1100
-    assert "tiny 1.2.0: health warning: " in server.said()
-    assert server.said().count("health warning") == 1
+    assert "tiny 1.2.0: health warning: " in server.log_text()
+    assert server.log_text().count("health warning") == 1
 
 
-def test_inputs_that_cannot_be_taken_are_told_in_words(server: Server) -> None:
+def test_refused_inputs_are_reported_in_words(server: Server) -> None:
     for body in (b"no picture", b"no picture either") * 10:
         assert server.ask("PUT", "/predict", body).status == 415
         assert server.post(INFER, body, RAW).status == 400
@@ -116,28 +116,28 @@ def test_the_golden_vectors_are_asked_again_without_counting_as_answers(server: 
     assert value(after, "edgekit_request_duration_seconds_count", **TINY) == answers
 
 
-def test_workers_are_judged_together_and_one_that_ends_is_watched_again(start: Start, tmp_path: Path) -> None:
+def test_workers_are_monitored_together_and_a_restarted_one_is_monitored_again(start: Start, tmp_path: Path) -> None:
     server = start(with_reference(cached.tiny(tmp_path)), *WATCH, "--workers", 2)
 
     for seed in range(8):  # each on a connection of its own, which either worker may take
-        feed(server, sound(50, seed))
+        feed(server, ordinary_images(50, seed))
     until_samples(server, 400)
     until(lambda: canary_runs(server) >= 4, lambda: canary_runs(server))
     before = canary_runs(server)
     os.kill(server.workers[0], signal.SIGKILL)
-    server.wait_said("worker [01] ended")
+    server.wait_for_log("worker [01] ended")
     until(lambda: len(server.workers) == 2, lambda: server.workers)
     for seed in range(9, 17):
-        feed(server, sound(50, seed))
+        feed(server, ordinary_images(50, seed))
     until(lambda: counted(server) == 800, lambda: counted(server))
     assert canary_runs(server) >= before, "a counter never goes back"
     until(lambda: (verdict(server) or {}).get("level") == "healthy", lambda: verdict(server))
 
 
-def test_a_bundle_without_a_reference_is_served_and_said_to_be_unwatched(start: Start, tmp_path: Path) -> None:
+def test_a_bundle_without_a_reference_is_served_and_reported_as_unmonitored(start: Start, tmp_path: Path) -> None:
     server = start(with_reference(cached.tiny(tmp_path), name="other"), cached.tiny(tmp_path), *WATCH)
-    assert "tiny 1.2.0: is not watched" in server.said()
-    feed(server, sound(5, 4))
+    assert "tiny 1.2.0: is not watched" in server.log_text()
+    feed(server, ordinary_images(5, 4))
     until(lambda: verdict(server, "other") is not None, lambda: verdict(server, "other"))
     assert verdict(server) is None
     assert ("edgekit_health", frozenset(TINY.items())) not in scraped(server)
@@ -160,10 +160,10 @@ def test_a_wrong_model_goes_on_to_be_served(start: Start, tmp_path: Path) -> Non
         server.wait_ready()
         found = until_level(server, "wrong")
         assert "golden sample" in found["reason"]
-        feed(server, sound(50, 5))
+        feed(server, ordinary_images(50, 5))
         assert value(scraped(server), "edgekit_health", **TINY) == 2
         time.sleep(2)
-        assert server.said().count("health wrong") == 1
+        assert server.log_text().count("health wrong") == 1
     finally:
         server.stop()
 
@@ -185,7 +185,7 @@ def test_a_model_with_a_thread_of_its_own_is_watched_while_it_answers(start: Sta
 
 def test_it_is_off_unless_it_is_asked_for(start: Start, tmp_path: Path) -> None:
     server = start(with_reference(cached.tiny(tmp_path)))
-    feed(server, sound(70, 6))
+    feed(server, ordinary_images(70, 6))
     assert verdict(server) is None
     found: Values = scraped(server)
     assert not any(name.startswith(("edgekit_health", "edgekit_drift", "edgekit_canary")) for name, _ in found)

@@ -14,7 +14,7 @@ from edgekit.runner.loader import load
 from edgekit.runner.model import Model
 from edgekit.serve.watch import Watcher
 from tests.serve import cached
-from tests.serve.watched import sound, with_reference
+from tests.serve.watched import ordinary_images, with_reference
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_a_model_that_hangs_does_not_hold_up_those_who_watch_the_others(model: M
     assert after >= 2
 
 
-def test_a_model_that_is_unloaded_is_watched_no_more_and_nothing_is_said(
+def test_an_unloaded_model_is_no_longer_monitored_and_nothing_is_logged(
     model: Model, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async def watched() -> None:
@@ -68,7 +68,7 @@ def test_a_model_that_is_unloaded_is_watched_no_more_and_nothing_is_said(
 def test_looking_at_samples_takes_a_small_share_of_the_time_however_many_are_asked_for(model: Model) -> None:
     per_s = 5000.0
     watcher = Watcher("tiny", model, None, per_s, 0.0)
-    images = sound(64, 5)
+    images = ordinary_images(64, 5)
     outputs = np.stack([model.execute(model.prepare(image)) for image in images])
 
     async def offered(seconds: float) -> int:

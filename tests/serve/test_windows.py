@@ -11,7 +11,7 @@ import pytest
 
 from edgekit.serve.batcher import BatchCurve, Batcher
 from tests.serve import in_process
-from tests.serve.in_process import Asked
+from tests.serve.in_process import PendingRequest
 
 WINDOWS = 9
 
@@ -34,9 +34,9 @@ async def predicted(path: Path, ms: dict[int, float]) -> tuple[list[dict[str, An
 
     served.curve = BatchCurve(ms)
     served.batcher = Batcher(execute, served.curve, limit=256)
-    asked = Asked(one, "/predict", method="PUT")
-    asked.send(recording())
-    reply = await asked.reply()
+    request = PendingRequest(one, "/predict", method="PUT")
+    request.send(recording())
+    reply = await request.reply()
     assert reply.status == 200, reply
     served.close()
     return reply.json()["answers"], calls

@@ -1,4 +1,4 @@
-"""A worker that does not read: the supervisor goes on, and what it tells it does not pile up."""
+"""A worker that does not read: the supervisor goes on, and its messages do not pile up."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import sys
 from edgekit.serve.supervisor import WorkerProcess
 
 VERDICTS = {"identity": {"reason": "x" * 10_000}}
-TOLD = 2000
+VERDICTS_SENT = 2000
 MOST_BYTES = 4 << 20
 
 
-async def told() -> list[bytes]:
-    """What a worker reads that was stopped while 20 MB of verdicts came, and was then told to end."""
+async def received_lines() -> list[bytes]:
+    """The lines for a worker that was stopped while 20 MB of verdicts came, and was then ordered to drain."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.setblocking(False)
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", "")
     worker = WorkerProcess(process, ours, lambda sketches: None)
     await worker.open()
-    for _ in range(TOLD):
+    for _ in range(VERDICTS_SENT):
         worker.send_verdicts(VERDICTS)
         await asyncio.sleep(0)
     worker.drain()
@@ -36,6 +36,6 @@ async def told() -> list[bytes]:
 
 
 def test_verdicts_for_a_worker_that_is_stuck_are_left_out_and_orders_are_not() -> None:
-    lines = asyncio.run(told())
+    lines = asyncio.run(received_lines())
     assert len(lines) > 1
     assert sum(map(len, lines)) < MOST_BYTES

@@ -39,7 +39,7 @@ class Running:
     metrics: str
     log: Path
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         """All of the log so far."""
         return self.log.read_text(errors="replace")
 
@@ -89,9 +89,9 @@ def _wait(process: subprocess.Popen[bytes], running: Running, limit_s: float, wo
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            pytest.fail(f"tritonserver ended with exit code {process.returncode}:\n{running.said()[-4000:]}")
+            pytest.fail(f"tritonserver ended with exit code {process.returncode}:\n{running.log_text()[-4000:]}")
         with contextlib.suppress(urllib.error.URLError, OSError):
             urllib.request.urlopen(f"http://{running.http}/v2/health/{word}", timeout=2).close()
             return
         time.sleep(0.1)
-    pytest.fail(f"tritonserver was not {word} within {limit_s:.0f} s:\n{running.said()[-4000:]}")
+    pytest.fail(f"tritonserver was not {word} within {limit_s:.0f} s:\n{running.log_text()[-4000:]}")

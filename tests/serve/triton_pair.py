@@ -148,9 +148,9 @@ def equal(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def differing(triton_said: dict[str, Any], edgekit_said: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def differing(triton_answer: dict[str, Any], edgekit_answer: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Of both only what the other has not, or otherwise; where the codes differ, the bodies' kinds."""
-    one, other = triton_said, edgekit_said
+    one, other = triton_answer, edgekit_answer
     if one["status"] != other["status"]:
         one, other = in_short(one), in_short(other)
     lone = one.keys() ^ other.keys()
@@ -159,15 +159,15 @@ def differing(triton_said: dict[str, Any], edgekit_said: dict[str, Any]) -> tupl
     return {key: one[key] for key in one if key in odd}, {key: other[key] for key in other if key in odd}
 
 
-def in_short(said: dict[str, Any]) -> dict[str, Any]:
+def in_short(answer: dict[str, Any]) -> dict[str, Any]:
     """An answer's code, its type, and what kind of thing its body is; of a call the code alone."""
-    if "type" not in said:
-        return {"status": said["status"]}
-    if said.get("body") in ("empty", "no JSON"):
-        kind = said["body"]
+    if "type" not in answer:
+        return {"status": answer["status"]}
+    if answer.get("body") in ("empty", "no JSON"):
+        kind = answer["body"]
     else:
-        kind = next((key for key in ("error", "outputs") if key in said), "JSON")
-    return {"status": said["status"], "type": said["type"], "is": kind}
+        kind = next((key for key in ("error", "outputs") if key in answer), "JSON")
+    return {"status": answer["status"], "type": answer["type"], "is": kind}
 
 
 @contextlib.contextmanager
@@ -185,7 +185,7 @@ def pair(paths: Sequence[Path], folder: Path, unchecked: Sequence[str] = ()) -> 
             yield One(running.http, running.http, running.grpc, "1"), One(http, admin, server.grpc, "1.2.0")
         finally:
             server.stop()
-        assert "internal error" not in server.said(), server.said()
+        assert "internal error" not in server.log_text(), server.log_text()
 
 
 def write_model(repository: Path, path: Path, unchecked: Sequence[str]) -> None:

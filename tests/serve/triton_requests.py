@@ -72,8 +72,8 @@ def classes(count: Any, name: str = "output", **more: Any) -> dict[str, Any]:
 def floats(text: str, path: str = PIXELS) -> Request:
     """Floats in JSON, the last of them written as `text`."""
     values = {"name": "image", "shape": [1, 4, 4, 1], "datatype": "FP32", "data": [0.5] * 15}
-    asked = json.dumps({"inputs": [values], "outputs": [{"name": "output"}]})
-    return infer(asked.replace("0.5]", f"0.5, {text}]").encode(), path)
+    template = json.dumps({"inputs": [values], "outputs": [{"name": "output"}]})
+    return infer(template.replace("0.5]", f"0.5, {text}]").encode(), path)
 
 
 def raw_floats(value: float, path: str = PIXELS) -> Request:
@@ -81,8 +81,8 @@ def raw_floats(value: float, path: str = PIXELS) -> Request:
     values = FLOATS.copy()
     values[0, 3, 3, 0] = value
     parameters = {"binary_data_size": values.nbytes}
-    asked = {"name": "image", "shape": [1, 4, 4, 1], "datatype": "FP32", "parameters": parameters}
-    head = json.dumps({"inputs": [asked], "outputs": [{"name": "output"}]}).encode()
+    typed = {"name": "image", "shape": [1, 4, 4, 1], "datatype": "FP32", "parameters": parameters}
+    head = json.dumps({"inputs": [typed], "outputs": [{"name": "output"}]}).encode()
     return infer(head + values.tobytes(), path, Inference_Header_Content_Length=str(len(head)))
 
 

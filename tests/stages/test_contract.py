@@ -20,7 +20,7 @@ from tests.conftest import TINY, FinishedRun
 FOUND = sorted(module.name for module in pkgutil.iter_modules(edgekit.stages.__path__))
 
 
-def test_the_folder_holds_the_stages_of_the_walk() -> None:
+def test_the_folder_holds_the_stages_of_the_pipeline() -> None:
     assert sorted(STAGES) == FOUND
 
 
@@ -36,9 +36,9 @@ class TestModule:
 
     def test_has_the_one_signature(self, stage: str) -> None:
         run = importlib.import_module(f"edgekit.stages.{stage}").run
-        wanted = list(inspect.signature(run).parameters.values())
-        assert [parameter.name for parameter in wanted][:4] == ["source", "data", "config", "out"]
-        assert all(parameter.default is not inspect.Parameter.empty for parameter in wanted[4:])
+        parameters = list(inspect.signature(run).parameters.values())
+        assert [parameter.name for parameter in parameters][:4] == ["source", "data", "config", "out"]
+        assert all(parameter.default is not inspect.Parameter.empty for parameter in parameters[4:])
 
     def test_names_installed_libraries(self, stage: str) -> None:
         libraries = importlib.import_module(f"edgekit.stages.{stage}").LIBRARIES

@@ -1,4 +1,4 @@
-"""Fine-tuning in prune and in QAT is what distill kept, told by what it learns: from whom, and by which loss."""
+"""Fine-tuning in prune and in QAT follows the choice of distill, and the record names the teacher and the loss."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def data() -> Data:
     return load(parse({"source": "digits", "size": 8, "limit": 200, "calibration_samples": 20})).withhold_test()
 
 
-def tuned(stage: str, root: Path, kept: str | None, teacher: int = 1, **more: Any) -> Artifact:
+def tuned(stage: str, root: Path, kept_loss: str | None, teacher: int = 1, **more: Any) -> Artifact:
     """The stage's artifact where distill kept the student of this loss; networks are untrained, `teacher` is a seed."""
     found = None
-    options = losses.parse({"loss": kept}).model_dump() if kept else None
+    options = losses.parse({"loss": kept_loss}).model_dump() if kept_loss else None
     for name in ("profile", "distill", "prune")[: 2 if stage == "prune" else 3]:
         width, seed = (16, teacher) if name == "profile" else (8, 0)
         spec = spec_for(data(), "edgekit.models.ds_cnn:ds_cnn", {"width": width, "blocks": 1}, STEPS)
@@ -54,11 +54,11 @@ def tuned(stage: str, root: Path, kept: str | None, teacher: int = 1, **more: An
     return module.run(found, data(), stage_config(stage).model_validate(given), root / f".{stage}.partial")
 
 
-def learnt(found: Artifact) -> list[Any]:
+def learnt(artifact: Artifact) -> list[Any]:
     """What came of the fine-tuning."""
-    if found.stage == "quantize":
-        return [json.loads(found.file("history.json").read_text())]
-    return [found.files[f"{folder}/weights.safetensors"] for folder in ("model", "sparse")]
+    if artifact.stage == "quantize":
+        return [json.loads(artifact.file("history.json").read_text())]
+    return [artifact.files[f"{folder}/weights.safetensors"] for folder in ("model", "sparse")]
 
 
 @pytest.mark.parametrize("stage", ["prune", "quantize"])
@@ -74,9 +74,9 @@ def test_a_taught_student_is_tuned_by_its_loss_under_its_teacher(stage: str, tmp
     """Of networks that pruning or nncf has changed too, be it logits or feature maps that are compared."""
     made = {name: tuned(stage, tmp_path / str(name), name) for name in (None, *losses.NAMES)}
     for name, found in made.items():
-        told = found.metrics["tuning"]
-        assert told["loss"] == name
-        assert told["options"] == (losses.parse({"loss": name}).model_dump() if name else None)
+        tuning = found.metrics["tuning"]
+        assert tuning["loss"] == name
+        assert tuning["options"] == (losses.parse({"loss": name}).model_dump() if name else None)
     assert len({str(learnt(found)) for found in made.values()}) == len(made)
     assert len({found.key for found in made.values()}) == len(made)
     for name in ("soft_targets", "hints"):
@@ -97,25 +97,30 @@ def test_qat_can_be_switched_off(tmp_path: Path) -> None:
 
 def test_labels_alone_may_be_asked_for_whatever_was_kept(tmp_path: Path) -> None:
     """To the bits that the lone student would have had, and as another key."""
-    asked = tuned("prune", tmp_path / "asked", "soft_targets", tune_with="labels")
-    assert asked.metrics["tuning"] == {"loss": None, "options": None, "teacher": None, "reason": "tune_with is labels"}
-    assert learnt(asked) == learnt(tuned("prune", tmp_path / "alone", None))
-    assert asked.key != tuned("prune", tmp_path / "taught", "soft_targets").key
-    assert "fine-tuned with labels alone: tune_with is labels" in repr(pruning.table(asked))
+    by_labels = tuned("prune", tmp_path / "asked", "soft_targets", tune_with="labels")
+    assert by_labels.metrics["tuning"] == {
+        "loss": None,
+        "options": None,
+        "teacher": None,
+        "reason": "tune_with is labels",
+    }
+    assert learnt(by_labels) == learnt(tuned("prune", tmp_path / "alone", None))
+    assert by_labels.key != tuned("prune", tmp_path / "taught", "soft_targets").key
+    assert "fine-tuned with labels alone: tune_with is labels" in repr(pruning.table(by_labels))
 
 
 def test_a_shape_from_new_weights_learns_as_the_student_did_whatever_tunes_the_rest(tmp_path: Path) -> None:
-    """An untrained teacher is a bad one, so who learnt from it is surely worse than who learnt by the labels."""
-    asked = {
+    """An untrained teacher is a bad one, so its students are clearly worse than those of the labels."""
+    cases = {
         "alone": (None, "distilled"),
         "taught": ("soft_targets", "distilled"),
         "labels": ("soft_targets", "labels"),
     }
     made = {
         name: tuned("prune", tmp_path / name, kept, tune_with=tune_with, from_scratch=True, scratch_epochs=20)
-        for name, (kept, tune_with) in asked.items()
+        for name, (kept, tune_with) in cases.items()
     }
     found = {name: each.metrics["from_scratch"]["validation_accuracy"] for name, each in made.items()}
     assert found["labels"] == found["taught"] < found["alone"] - 0.2
     sparse = {name: learnt(each)[1] for name, each in made.items()}
-    assert sparse["labels"] == sparse["alone"] != sparse["taught"], "the fine-tuning does as it is told"
+    assert sparse["labels"] == sparse["alone"] != sparse["taught"], "the fine-tuning follows tune_with"

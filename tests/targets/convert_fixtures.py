@@ -32,7 +32,7 @@ def data() -> Data:
 
 @pytest.fixture(scope="session")
 def trained(data: Data) -> Callable[[str], tuple[nn.Module, ModelSpec]]:
-    """A network of `convert_nets`, trained for a second, once; each asker has a copy of its own."""
+    """A network of `convert_nets`, trained for a second, once; each caller gets a copy of its own."""
     known: dict[str, nn.Module] = {}
 
     def train(builder: str, **kwargs: Any) -> tuple[nn.Module, ModelSpec]:

@@ -67,7 +67,7 @@ def onnx_model(name: str) -> bytes:
     return bytes(model.SerializeToString())
 
 
-def given(ports: list[tuple[str, tuple[int, ...], str]], seed: int) -> dict[str, np.ndarray]:
+def random_inputs(ports: list[tuple[str, tuple[int, ...], str]], seed: int) -> dict[str, np.ndarray]:
     """Random values for inputs of a name, a shape and a dtype."""
     random = np.random.default_rng(seed)
     return {

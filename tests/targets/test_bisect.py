@@ -72,7 +72,7 @@ def test_a_tensor_that_does_not_begin_with_the_samples_is_no_counterpart() -> No
     assert tensors.match_operators(nodes[1:], [operator])[0].similarity == tensors.NO_SIMILARITY
 
 
-def test_a_sound_file_parts_nowhere(converted: Any) -> None:
+def test_a_correct_file_diverges_nowhere(converted: Any) -> None:
     home, files = converted
     assert (
         first_divergence.find(home / "model", "openvino", home / "file", files, INPUTS, "fp32").message

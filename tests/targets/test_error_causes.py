@@ -1,4 +1,4 @@
-"""What a converter raised, told as operator, layer, cause and alternative."""
+"""The error of a converter, reported as operator, layer, cause and alternative."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_other_words(words: str, kind: str) -> None:
     assert "\n" not in found.describe() and found.alternative in found.describe()
 
 
-def test_the_innermost_error_is_told() -> None:
+def test_the_innermost_error_is_reported() -> None:
     try:
         try:
             raise KeyError("the cause")
@@ -84,7 +84,7 @@ def test_a_row_for_a_record_holds_what_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("takes", "given", "instead"),
+    ("takes", "names", "instead"),
     [
         ("input Sub/y Sqrt/x", "", "the samples have one tensor; the converter made inputs of the network's own const"),
         ("a b c", "a b", "the converter made inputs of the network's own constants"),
@@ -93,10 +93,10 @@ def test_a_row_for_a_record_holds_what_is_known() -> None:
         ("a serving:b", "a b", "give the tensors shorter, plain names"),
     ],
 )
-def test_inputs_that_are_not_the_samples_are_told_by_their_cause(takes: str, given: str, instead: str) -> None:
+def test_inputs_that_are_not_the_samples_are_reported_with_their_cause(takes: str, names: str, instead: str) -> None:
     found = [TensorSpec(name, (1, 2), "float32", "NC") for name in takes.split()]
     with pytest.raises(ConversionError, match=instead):
-        jobs.inputs_in_order(found, given.split())
+        jobs.inputs_in_order(found, names.split())
 
 
 def forest(path: Path) -> None:
@@ -114,7 +114,7 @@ def forest(path: Path) -> None:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", 3)], ir_version=9), path)
 
 
-def test_trees_in_an_onnx_file_are_told_in_one_sentence(tmp_path: Path) -> None:
+def test_trees_in_an_onnx_file_are_reported_in_one_sentence(tmp_path: Path) -> None:
     forest(tmp_path / "forest.onnx")
     with pytest.raises(Exception) as caught:
         source.tflite(tmp_path / "forest.onnx", "fp32", None, (4,))

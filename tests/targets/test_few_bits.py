@@ -35,7 +35,7 @@ def saved(folder: Path, builder: str, shape: tuple[int, ...]) -> Path:
     return folder
 
 
-def made(
+def convert_and_compare(
     folder: Path, target: str, precision: str, inputs: np.ndarray
 ) -> tuple[ConvertedFiles, int, numerics.Agreement]:
     """The file, its bytes, and how near its answers are to the network's."""
@@ -49,8 +49,8 @@ def made(
 def test_int4_dense_is_smaller_on_every_target_and_still_answers(tmp_path: Path) -> None:
     folder = saved(tmp_path / "wide", "wide", (64,))
     for target, eight in (("tflite", "int8"), ("openvino", "w8"), ("onnx", "int8")):
-        _, before, _ = made(folder, target, eight, INPUTS)
-        _, after, agreement = made(folder, target, "int4_dense", INPUTS)
+        _, before, _ = convert_and_compare(folder, target, eight, INPUTS)
+        _, after, agreement = convert_and_compare(folder, target, "int4_dense", INPUTS)
         assert after < 0.75 * before, target
         assert agreement.snr_db > 12, target
 
@@ -69,7 +69,7 @@ def weights(folder: Path, precision: str) -> Counter[str]:
 
     from edgekit.targets import float_ops
 
-    made(folder, "tflite", precision, IMAGES)
+    convert_and_compare(folder, "tflite", precision, IMAGES)
     content = (folder / f"{precision}-tflite" / "model.tflite").read_bytes()
     names = {value: name for name, value in vars(schema.TensorType).items() if not name.startswith("_")}
     operators = float_ops.tflite_operators(content)
@@ -80,15 +80,15 @@ def weights(folder: Path, precision: str) -> Counter[str]:
 
 def test_int16x8_takes_and_gives_int16_and_is_nearer_to_float_than_int8(tmp_path: Path) -> None:
     folder = saved(tmp_path / "tiny", "tiny", (3, 24, 24))
-    files, _, fine = made(folder, "tflite", "int16x8", IMAGES)
-    _, _, coarse = made(folder, "tflite", "int8", IMAGES)
+    files, _, fine = convert_and_compare(folder, "tflite", "int16x8", IMAGES)
+    _, _, coarse = convert_and_compare(folder, "tflite", "int8", IMAGES)
     assert {files.inputs[0].dtype, files.outputs[0].dtype} == {"int16"}
     assert fine.snr_db > coarse.snr_db
 
 
 def test_onnx_keeps_convolutions_in_int8_beside_a_dense_layer_in_4_bits(tmp_path: Path) -> None:
     folder = saved(tmp_path / "tiny", "tiny", (3, 24, 24))
-    made(folder, "onnx", "int4_dense", IMAGES)
+    convert_and_compare(folder, "onnx", "int4_dense", IMAGES)
     graph = onnx.load(folder / "int4_dense-onnx" / "model.onnx").graph
     kinds = Counter(node.op_type for node in graph.node)
     assert kinds["MatMulNBits"] == 1 and kinds["QuantizeLinear"] > 0 and not kinds["Gemm"]
@@ -97,7 +97,7 @@ def test_onnx_keeps_convolutions_in_int8_beside_a_dense_layer_in_4_bits(tmp_path
 @pytest.mark.parametrize("precision", ["int8", *LOW_BIT_PRECISIONS])
 def test_a_file_of_every_precision_becomes_a_bundle_that_answers(precision: str, tmp_path: Path) -> None:
     folder = saved(tmp_path, "dense", (64,))
-    files, _, _ = made(folder, "tflite", precision, INPUTS)
+    files, _, _ = convert_and_compare(folder, "tflite", precision, INPUTS)
     content = {name: (tmp_path / f"{precision}-tflite" / name).read_bytes() for name in files.names}
     scores = evaluate.torch_outputs(folder, INPUTS[:8])
     model = ModelFiles("tflite", content, files.input, files.outputs[0], float(np.ptp(scores)) / 4)

@@ -86,7 +86,7 @@ def test_a_network_is_nearer_to_its_float_self(
     files = convert.convert(tiny_folder, "int8", inputs, tmp_path / "fine")
     monkeypatch.setattr(rewrites, "keep_float_answers", lambda content: content)
     assert convert.convert(tiny_folder, "int8", inputs, tmp_path / "levels") == files
-    wanted = evaluate.torch_outputs(tiny_folder, inputs)
+    expected = evaluate.torch_outputs(tiny_folder, inputs)
     fine, levels = (evaluate.file_outputs("it", "onnx", tmp_path / name, files, inputs) for name in ("fine", "levels"))
-    assert np.square(fine - wanted).sum() < np.square(levels - wanted).sum()
+    assert np.square(fine - expected).sum() < np.square(levels - expected).sum()
     assert len(np.unique(fine)) > len(np.unique(levels))

@@ -157,11 +157,11 @@ def test_a_float_file_takes_bytes_and_gives_the_same_bits(tmp_path: Path) -> Non
         assert np.array_equal(before.invoke(steps(sample)), after.invoke(given(sample)))
     x = evaluate.network_inputs(RAW, [SCALE])  # what the boundaries of the stage compare
     for batch in (1, 2):
-        wanted, found = (
+        expected, found = (
             evaluate.file_outputs("", "tflite", tmp_path / name, files, x, batch)
             for name, files in (("plain", plain), ("folded", made))
         )
-        assert np.array_equal(wanted, found)
+        assert np.array_equal(expected, found)
 
 
 def test_a_float_file_whose_steps_round_otherwise_stays_as_it_is(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""An exported ONNX file takes any number of samples, unless that cannot be proven: then it takes one, as it did."""
+"""An exported ONNX file takes any number of samples, unless this cannot be shown; then it takes one, as before."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VECTOR = (12,)
 SHAPES = {"dense": VECTOR, "tokened": VECTOR, "neighbourly": VECTOR}
 
 
-class Made(NamedTuple):
+class ConvertedNetwork(NamedTuple):
     model: Path
     folder: Path
     files: ConvertedFiles
@@ -46,7 +46,7 @@ class Made(NamedTuple):
         return open_backend("onnx", content, self.files.inputs, self.files.outputs, 1, interpreter, batch=batch)
 
 
-Make = Callable[..., Made]
+Make = Callable[..., ConvertedNetwork]
 
 
 @pytest.fixture(scope="module")
@@ -54,15 +54,15 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
     """A network of `convert_nets`, untrained, as ONNX in a precision."""
 
     @cache
-    def made(name: str, precision: str = "fp32") -> Made:
+    def build(name: str, precision: str = "fp32") -> ConvertedNetwork:
         home = tmp_path_factory.mktemp(name)
         spec = spec_of(name, shape=SHAPES.get(name, (3, 8, 8)))
         store.save(home / "model", store.build(spec, seed=1), spec)
         inputs = np.random.default_rng(0).normal(size=(13, *spec.input_shape)).astype(np.float32)
         files = convert(home / "model", precision, inputs, home / precision)
-        return Made(home / "model", home / precision, files, inputs)
+        return ConvertedNetwork(home / "model", home / precision, files, inputs)
 
-    return made
+    return build
 
 
 def sides(content: bytes) -> list[Any]:
@@ -77,12 +77,14 @@ def sides(content: bytes) -> list[Any]:
 @pytest.mark.parametrize("precision", [each for each in precisions("onnx") if each not in ("dynamic", "int4_dense")])
 @pytest.mark.parametrize("network", ["tiny", "dense", "odd", "attending", "viewed"])
 def test_two_samples_at_once_get_what_pytorch_gives_each(network: str, precision: str, make: Make) -> None:
-    made = make(network, precision)
-    assert made.files.free_batch and sides(made.content) == ["batch", "batch"]
-    assert made.files.input.shape[0] == made.files.outputs[0].shape[0] == 1
-    reference = evaluate.torch_outputs(made.model, made.inputs)
+    network_files = make(network, precision)
+    assert network_files.files.free_batch and sides(network_files.content) == ["batch", "batch"]
+    assert network_files.files.input.shape[0] == network_files.files.outputs[0].shape[0] == 1
+    reference = evaluate.torch_outputs(network_files.model, network_files.inputs)
     for batch in (1, 2, 5):
-        found = evaluate.file_outputs("it", "onnx", made.folder, made.files, made.inputs, batch)
+        found = evaluate.file_outputs(
+            "it", "onnx", network_files.folder, network_files.files, network_files.inputs, batch
+        )
         agreement = numerics.compare(reference, found)
         assert agreement.snr_db > {"fp32": 90, "fp16": 40, "int8": 12}[precision], batch
 
@@ -91,16 +93,16 @@ def test_two_samples_at_once_get_what_pytorch_gives_each(network: str, precision
 def test_alone_the_outputs_are_those_of_the_file_for_one_sample(
     interpreter: str, make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    made = make("odd")
+    network_files = make("odd")
     with monkeypatch.context() as change:
         change.setattr(onnx_inputs, "free_batch", lambda content, _: content)
-        files = convert(made.model, "fp32", None, tmp_path)
-    fixed = Made(made.model, tmp_path, files, made.inputs)
+        files = convert(network_files.model, "fp32", None, tmp_path)
+    fixed = ConvertedNetwork(network_files.model, tmp_path, files, network_files.inputs)
     assert sides(fixed.content) == [1, 1] and not files.free_batch
-    assert replace(made.files, free_batch=False) == files
-    one, other = made.opened(interpreter, 1), fixed.opened(interpreter, 1)
-    for place in range(len(made.inputs)):
-        x = made.inputs[place : place + 1]
+    assert replace(network_files.files, free_batch=False) == files
+    one, other = network_files.opened(interpreter, 1), fixed.opened(interpreter, 1)
+    for place in range(len(network_files.inputs)):
+        x = network_files.inputs[place : place + 1]
         np.testing.assert_array_equal(one.run(x), other.run(x))
 
 
@@ -109,13 +111,13 @@ def test_alone_the_outputs_are_those_of_the_file_for_one_sample(
     [("tokened", "fp32"), ("neighbourly", "fp32"), ("neighbourly", "int8"), ("tiny", "dynamic")],
 )
 def test_what_depends_on_its_neighbours_keeps_its_batch_of_one(network: str, precision: str, make: Make) -> None:
-    made = make(network, precision)
-    assert not made.files.free_batch and sides(made.content) == [1, 1]
-    reference = evaluate.torch_outputs(made.model, made.inputs)
-    found = evaluate.file_outputs("it", "onnx", made.folder, made.files, made.inputs)
+    network_files = make(network, precision)
+    assert not network_files.files.free_batch and sides(network_files.content) == [1, 1]
+    reference = evaluate.torch_outputs(network_files.model, network_files.inputs)
+    found = evaluate.file_outputs("it", "onnx", network_files.folder, network_files.files, network_files.inputs)
     assert numerics.compare(reference, found).snr_db > (90 if precision == "fp32" else 12)
     with pytest.raises(BackendError, match="fixes its batch at 1"):
-        made.opened("onnxruntime", 2)
+        network_files.opened("onnxruntime", 2)
 
 
 def test_reshapes_hold_no_number_in_the_batch_s_place(make: Make) -> None:
@@ -130,37 +132,37 @@ def test_reshapes_hold_no_number_in_the_batch_s_place(make: Make) -> None:
 
 
 def test_the_file_is_the_same_each_time(make: Make, tmp_path: Path) -> None:
-    made = make("odd")
-    convert(made.model, "fp32", None, tmp_path)
-    assert (tmp_path / "model.onnx").read_bytes() == made.content
+    network_files = make("odd")
+    convert(network_files.model, "fp32", None, tmp_path)
+    assert (tmp_path / "model.onnx").read_bytes() == network_files.content
 
 
 def test_a_model_file_that_came_so_stays_as_it_is(tmp_path: Path) -> None:
-    made = convert(model_files.saved("onnx", tmp_path / "given"), "fp32", None, tmp_path / "made")
-    assert not made.free_batch and sides((tmp_path / "made/model.onnx").read_bytes()) == [1, 1]
+    files = convert(model_files.saved("onnx", tmp_path / "given"), "fp32", None, tmp_path / "made")
+    assert not files.free_batch and sides((tmp_path / "made/model.onnx").read_bytes()) == [1, 1]
 
 
 def test_a_file_that_is_wrong_for_two_samples_alone_is_left_out(make: Make, tmp_path: Path) -> None:
     import onnx
     from onnx import helper, numpy_helper
 
-    made = make("dense")
+    network_files = make("dense")
     checker = BoundaryChecker(
-        NetworkToConvert("dense", made.model), made.inputs, ConvertConfig(), lambda *given: _Nowhere()
+        NetworkToConvert("dense", network_files.model), network_files.inputs, ConvertConfig(), lambda *given: _Nowhere()
     )
-    step = ConversionStep("fp32", "float", made.model, tmp_path)
+    step = ConversionStep("fp32", "float", network_files.model, tmp_path)
     job = ConversionJob("dense", "onnx", Path("unused"), (step,))
-    (tmp_path / "model.onnx").write_bytes(made.content)
-    [record] = checker.records(job, [launch.ConvertedStep("fp32", made.files, 0.0)])
+    (tmp_path / "model.onnx").write_bytes(network_files.content)
+    [record] = checker.records(job, [launch.ConvertedStep("fp32", network_files.files, 0.0)])
     assert "reason" not in record
 
-    model = onnx.load_from_string(made.content)
+    model = onnx.load_from_string(network_files.content)
     for name, value in (("from", -1), ("to", -(2**31)), ("axis", 0), ("by", -1)):
         model.graph.initializer.append(numpy_helper.from_array(np.array([value], dtype=np.int64), name))
     model.graph.node[-1].output[0] = "in_order"
     model.graph.node.append(helper.make_node("Slice", ["in_order", "from", "to", "axis", "by"], ["output"]))
     onnx.save(model, tmp_path / "model.onnx")
-    [record] = checker.records(job, [launch.ConvertedStep("fp32", made.files, 0.0)])
+    [record] = checker.records(job, [launch.ConvertedStep("fp32", network_files.files, 0.0)])
     assert "onnx-fp32, two samples a call, is outside its tolerance" in record["reason"]
 
 

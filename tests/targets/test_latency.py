@@ -1,4 +1,4 @@
-"""Networks timed as files made for that alone: one row each, in the order asked for."""
+"""Networks timed as files made for that alone: one row each, in the given order."""
 
 from __future__ import annotations
 

@@ -68,13 +68,13 @@ def test_a_crash_is_named_by_its_signal(tmp_path: Path) -> None:
     [("onnx", "No ONNX function found for"), ("openvino", "No conversion rule found for operations")],
 )
 def test_an_operator_without_a_conversion_is_named(tmp_path: Path, target: str, cause: str) -> None:
-    said = _convert(_job("decomposing", target, tmp_path), tmp_path)
-    assert cause in said and "svd" in said
+    message = _convert(_job("decomposing", target, tmp_path), tmp_path)
+    assert cause in message and "svd" in message
 
 
 def test_code_that_cannot_be_followed_is_named_by_its_line(tmp_path: Path) -> None:
-    said = _convert(_job("branching", "onnx", tmp_path), tmp_path)
-    assert "Could not guard on data-dependent expression" in said and "(at convert_nets.py:" in said
+    message = _convert(_job("branching", "onnx", tmp_path), tmp_path)
+    assert "Could not guard on data-dependent expression" in message and "(at convert_nets.py:" in message
 
 
 def test_a_hang_ends_at_the_limit(tmp_path: Path) -> None:

@@ -22,9 +22,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.parametrize(("name", "said"), [("stem.9", "no such module"), ("pool", "no weights")])
-def test_a_name_that_means_no_layer_is_refused(folder: Path, name: str, said: str) -> None:
-    with pytest.raises(ConversionError, match=rf"keep_float: got '{name}', .*{said}"):
+@pytest.mark.parametrize(("name", "message"), [("stem.9", "no such module"), ("pool", "no weights")])
+def test_a_name_that_means_no_layer_is_refused(folder: Path, name: str, message: str) -> None:
+    with pytest.raises(ConversionError, match=rf"keep_float: got '{name}', .*{message}"):
         layers.read_layers(folder, [name])
 
 

@@ -70,8 +70,8 @@ def saved(builder: str, folder: Path) -> tuple[Path, np.ndarray]:
     return folder / "model", np.random.default_rng(0).normal(size=(16, *spec.input_shape)).astype(np.float32)
 
 
-def snr_db(found: np.ndarray, expected: np.ndarray) -> float:
-    return float(10 * np.log10((expected**2).sum() / ((found - expected) ** 2).sum()))
+def snr_db(outputs: np.ndarray, expected: np.ndarray) -> float:
+    return float(10 * np.log10((expected**2).sum() / ((outputs - expected) ** 2).sum()))
 
 
 @pytest.mark.parametrize("builder", ["rewritten", "tests.stages.prune.networks:lenet"])

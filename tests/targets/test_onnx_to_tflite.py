@@ -81,18 +81,18 @@ def test_where_no_road_works_the_message_names_the_operator_and_the_road_that_is
     monkeypatch.setattr(onnx, "_fold_constants", unfolded)
     with pytest.raises(ValueError, match=r"tf\.math\.add") as caught:
         onnx.tflite(file, "fp32", None, (SIDE, SIDE, 3))
-    said = error_causes.classify(caught.value).describe()
-    assert said.startswith("tf.math.add: ") and "give the PyTorch or Keras model itself" in said
+    message = error_causes.classify(caught.value).describe()
+    assert message.startswith("tf.math.add: ") and "give the PyTorch or Keras model itself" in message
 
 
 def test_a_road_that_gives_other_answers_is_not_taken(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[bytes] = []
+    attempts: list[bytes] = []
 
-    def made(library: Any, content: bytes, sample_shape: tuple[int, ...]) -> bytes:
-        taken.append(content)
-        return b"wrong" if len(taken) == 1 else b"right"
+    def fake_onnx2tf(library: Any, content: bytes, sample_shape: tuple[int, ...]) -> bytes:
+        attempts.append(content)
+        return b"wrong" if len(attempts) == 1 else b"right"
 
-    monkeypatch.setattr(onnx, "_run_onnx2tf", made)
-    monkeypatch.setattr(onnx, "_agrees", lambda content, made: made == b"right")
+    monkeypatch.setattr(onnx, "_run_onnx2tf", fake_onnx2tf)
+    monkeypatch.setattr(onnx, "_agrees", lambda content, fake_onnx2tf: fake_onnx2tf == b"right")
     assert onnx.tflite(file, "fp32", None, (SIDE, SIDE, 3)) == b"right"
-    assert len(taken) == 2
+    assert len(attempts) == 2

@@ -98,8 +98,8 @@ def saved(name: str, folder: Path) -> Path:
     return folder
 
 
-def snr_db(found: np.ndarray, expected: np.ndarray) -> float:
-    return float(10 * np.log10((expected**2).sum() / ((found - expected) ** 2).sum()))
+def snr_db(outputs: np.ndarray, expected: np.ndarray) -> float:
+    return float(10 * np.log10((expected**2).sum() / ((outputs - expected) ** 2).sum()))
 
 
 def int8_snr_db(folder: Path, out: Path, nncf_folder: Path | None = None) -> float:

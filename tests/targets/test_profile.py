@@ -25,7 +25,7 @@ CONVOLUTION = {"tflite": "Convolution", "openvino": "Convolution", "onnx": "Conv
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, latency.ConvertedModel]:
+def converted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, latency.ConvertedModel]:
     home = tmp_path_factory.mktemp("operators")
     spec = store.ModelSpec(
         builder="edgekit.models.resnet:resnet8",
@@ -42,20 +42,20 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, latency.Converte
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 @pytest.mark.parametrize("target", TARGETS)
-def test_the_convolutions_are_there(made: dict[str, latency.ConvertedModel], target: str, precision: str) -> None:
-    one = made[f"{target}-{precision}"]
+def test_the_convolutions_are_there(converted: dict[str, latency.ConvertedModel], target: str, precision: str) -> None:
+    one = converted[f"{target}-{precision}"]
     rows = profile.measure(target, one.step.out, one.files, one.as_input(X[:1]), 25, 300)
     assert sum(row["share"] for row in rows) == pytest.approx(1)
     assert [row["self_ms"] for row in rows] == sorted((row["self_ms"] for row in rows), reverse=True)
     kinds = {row["operator"]: row["calls"] for row in rows}
-    wanted = "QLinearConv" if (target, precision) == ("onnx", "int8") else CONVOLUTION[target]
-    convolutions = sum(count for kind, count in kinds.items() if wanted in kind)
+    operator = "QLinearConv" if (target, precision) == ("onnx", "int8") else CONVOLUTION[target]
+    convolutions = sum(count for kind, count in kinds.items() if operator in kind)
     assert 8 <= convolutions <= 9, kinds
 
 
-def test_the_first_call_is_in_no_operator_of_openvino(made: dict[str, latency.ConvertedModel]) -> None:
+def test_the_first_call_is_in_no_operator_of_openvino(converted: dict[str, latency.ConvertedModel]) -> None:
     """Its counters are averages since the compilation, so that the first, cold call is in all that follow."""
-    one = made["openvino-fp32"]
+    one = converted["openvino-fp32"]
     times = [openvino.rows(one.step.out, one.files, one.as_input(X[:1]), 1) for _ in range(9)]
     sums_ms = [sum(row["self_ms"] for row in rows) for rows in times]
     call = one.call(X[:1])
@@ -96,18 +96,18 @@ class Scripted:
 
 
 def test_an_average_since_the_start_becomes_that_of_the_later_calls(
-    made: dict[str, latency.ConvertedModel], monkeypatch: pytest.MonkeyPatch
+    converted: dict[str, latency.ConvertedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(library, "Core", Scripted)
     monkeypatch.setattr(openvino, "MIN_S", 0.0)  # of very many calls, the first would not show
-    one = made["openvino-fp32"]
+    one = converted["openvino-fp32"]
     (row,) = openvino.rows(one.step.out, one.files, one.as_input(X[:1]), 6)
     assert row["self_ms"] == pytest.approx(2.0, rel=0.01)
 
 
-def test_litert_forgets_nothing_of_many_calls(made: dict[str, latency.ConvertedModel]) -> None:
-    """Its profiler begins with room for some 2,000 events and must make more."""
-    one = made["tflite-fp32"]
+def test_litert_forgets_nothing_of_many_calls(converted: dict[str, latency.ConvertedModel]) -> None:
+    """Its profiler begins with space for some 2,000 events and must grow."""
+    one = converted["tflite-fp32"]
     dtypes = [each.dtype for each in one.files.outputs]
     model = tflite._Model(
         one.step.out / one.files.names[0], [one.as_input(X[:1]).astype(one.files.input.dtype)], dtypes
@@ -137,8 +137,10 @@ def test_an_operator_that_only_some_repeats_have_takes_no_place_of_another() -> 
     assert [(one["operator"], one["calls"], one["self_ms"]) for one in kinds] == [("conv", 2, 7.0), ("add", 1, 0.0)]
 
 
-def test_a_file_that_no_interpreter_opens_is_one_line(made: dict[str, latency.ConvertedModel], tmp_path: Path) -> None:
-    one = made["tflite-fp32"]
+def test_a_file_that_no_interpreter_opens_is_one_line(
+    converted: dict[str, latency.ConvertedModel], tmp_path: Path
+) -> None:
+    one = converted["tflite-fp32"]
     for name in one.files.names:
         (tmp_path / name).write_bytes(b"not a model" * 100)
     with pytest.raises(ConversionError, match="tflite: its operators cannot be timed") as caught:

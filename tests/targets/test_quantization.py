@@ -26,11 +26,11 @@ RECIPES = {
     "corrected": Quantization(bias_correction=True),
 }
 KEPT = {"minmax": Quantization(), "kept": Quantization(keep_float=("first",))}
-Made = dict[str, tuple[ConvertedFiles, bytes, float]]
+Files = dict[str, tuple[ConvertedFiles, bytes, float]]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str], Made]]:
+def quantized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str], Files]]:
     """By network and target: each recipe's files, their bytes, and the SNR on samples like the tame ones.
 
     They are calibrated on samples of which every fifth has one wild value.
@@ -48,7 +48,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, st
         np.save(home / f"{name}.npy", calibration)
     stop = threading.Event()
 
-    def convert(network: str, target: str) -> Made:
+    def convert(network: str, target: str) -> Files:
         _, _, inputs, recipes = networks[network]
         folder, out = home / network, home / target / network
         steps = tuple(
@@ -56,7 +56,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, st
         )
         outcomes = launch.convert(ConversionJob(network, target, home / f"{network}.npy", steps), home, 240, stop)
         reference = evaluate.torch_outputs(folder, inputs)
-        found: Made = {}
+        found: Files = {}
         for step, one in zip(steps, outcomes, strict=True):
             assert isinstance(one, launch.ConvertedStep)
             outputs = evaluate.file_outputs(network, target, step.out, one.files, inputs)
@@ -74,15 +74,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, st
 
 @pytest.mark.numerics
 @pytest.mark.parametrize("target", TARGETS)
-def test_percentiles_are_not_moved_by_wild_samples(made: Any, target: str) -> None:
-    found = made("tiny", target)
+def test_percentiles_are_not_moved_by_wild_samples(quantized: Any, target: str) -> None:
+    found = quantized("tiny", target)
     assert found["percentile"][2] > found["minmax"][2] + 1
 
 
 @pytest.mark.numerics
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_kept_layer_and_no_other_computes_in_float(made: Any, target: str) -> None:
-    found = made("waving", target)
+def test_a_kept_layer_and_no_other_computes_in_float(quantized: Any, target: str) -> None:
+    found = quantized("waving", target)
     before, after = (
         [name for name in found[recipe][0].float_ops if not name.upper().startswith("SIN:")]
         for recipe in ("minmax", "kept")
@@ -95,9 +95,9 @@ def test_a_kept_layer_and_no_other_computes_in_float(made: Any, target: str) -> 
 
 @pytest.mark.numerics
 @pytest.mark.parametrize("target", TARGETS)
-def test_biases_are_corrected_or_said_not_to_be(made: Any, target: str) -> None:
+def test_biases_are_corrected_or_said_not_to_be(quantized: Any, target: str) -> None:
     (plain, plain_bytes, _), (corrected, corrected_bytes, snr_db) = (
-        made("tiny", target)[name] for name in ("minmax", "corrected")
+        quantized("tiny", target)[name] for name in ("minmax", "corrected")
     )
     assert plain.not_offered == ()
     offered = target == "openvino"
@@ -108,15 +108,15 @@ def test_biases_are_corrected_or_said_not_to_be(made: Any, target: str) -> None:
 
 @pytest.mark.numerics
 @pytest.mark.parametrize("target", TARGETS)
-def test_an_operator_that_has_no_integer_form_is_named(made: Any, target: str) -> None:
-    files, _, _ = made("waving", target)["minmax"]
+def test_an_operator_that_has_no_integer_form_is_named(quantized: Any, target: str) -> None:
+    files, _, _ = quantized("waving", target)["minmax"]
     assert [name.partition(":")[0].upper() for name in files.float_ops] == ["SIN"]
 
 
 @pytest.mark.numerics
 @pytest.mark.parametrize("target", ["tflite", "onnx"])
-def test_nothing_of_a_plain_network_stays_in_float(made: Any, target: str) -> None:
-    assert made("tiny", target)["minmax"][0].float_ops == ()
+def test_nothing_of_a_plain_network_stays_in_float(quantized: Any, target: str) -> None:
+    assert quantized("tiny", target)["minmax"][0].float_ops == ()
 
 
 def test_a_recipe_survives_its_json() -> None:

@@ -189,7 +189,7 @@ def test_what_an_openvino_file_carries(case: str, tmp_path: Path) -> None:
     assert kinds(openvino.read(openvino_file(case, tmp_path / "model.xml"))) == OPENVINO_CASES[case]
 
 
-def test_what_the_cpu_turns_at_the_input_is_told_apart_from_the_file(tmp_path: Path) -> None:
+def test_what_the_cpu_transposes_at_the_input_is_distinguished_from_the_file(tmp_path: Path) -> None:
     found = openvino.read(openvino_file("plain", tmp_path / "model.xml"))
     assert {one.kind for one in found if one.compiled} <= {"outer transpose", "reshape"}
     found = openvino.read(openvino_file("transpose", tmp_path / "turned.xml"))

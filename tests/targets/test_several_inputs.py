@@ -26,21 +26,21 @@ INT8_DB = 20.0
 
 
 @pytest.fixture(scope="module")
-def found() -> data.Data:
+def dataset() -> data.Data:
     section = {"source": "python", "function": "tests.joint_data:arrays", "calibration_samples": 60}
     return data.load(data.parse(section, "classification"))
 
 
 @pytest.fixture(scope="module")
-def folder(found: data.Data, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(dataset: data.Data, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made: Path = tmp_path_factory.mktemp("joint")
-    store.save(made / "model", *joint_data.trained(found))
+    store.save(made / "model", *joint_data.trained(dataset))
     return made
 
 
 @pytest.fixture(scope="module")
-def converted(found: data.Data, folder: Path) -> dict[tuple[str, str], ConvertedFiles]:
-    calibration = np.array(found.calibration.x[:40])
+def converted(dataset: data.Data, folder: Path) -> dict[tuple[str, str], ConvertedFiles]:
+    calibration = np.array(dataset.calibration.x[:40])
     return {
         (target, precision): TARGETS[target].convert(
             folder / "model", precision, calibration, folder / f"{target}-{precision}"
@@ -50,8 +50,8 @@ def converted(found: data.Data, folder: Path) -> dict[tuple[str, str], Converted
 
 
 @pytest.fixture(scope="module")
-def x(found: data.Data) -> np.ndarray:
-    return np.array(found.validation.x[:40])
+def x(dataset: data.Data) -> np.ndarray:
+    return np.array(dataset.validation.x[:40])
 
 
 @pytest.mark.parametrize(("target", "precision"), ALL)
@@ -62,11 +62,11 @@ def test_its_answers_are_the_networks(
     assert [each.name for each in files.inputs] == list(joint_data.NAMES)
     assert [each.shape[1:] for each in files.inputs] == list(joint_data.SHAPES.values())
     assert files.input.shape == (1, 73) and files.inputs[2].dtype == "int32"
-    wanted = evaluate.torch_outputs(folder / "model", x)
+    expected = evaluate.torch_outputs(folder / "model", x)
     outputs = evaluate.file_outputs(precision, target, folder / f"{target}-{precision}", files, x)
-    snr_db = 10 * np.log10(np.square(wanted).sum() / np.square(wanted - outputs).sum())
+    snr_db = 10 * np.log10(np.square(expected).sum() / np.square(expected - outputs).sum())
     assert snr_db > LEAST_DB.get(precision, INT8_DB)
-    assert (outputs.argmax(1) == wanted.argmax(1)).mean() >= 0.95
+    assert (outputs.argmax(1) == expected.argmax(1)).mean() >= 0.95
 
 
 def test_each_input_of_int8_has_a_range_of_its_own(
@@ -115,10 +115,10 @@ def test_a_wrong_layer_of_a_branch_is_found(
 
 
 def test_quantizers_stand_behind_each_input_and_the_network_is_rebuilt(
-    found: data.Data, folder: Path, x: np.ndarray, tmp_path: Path
+    dataset: data.Data, folder: Path, x: np.ndarray, tmp_path: Path
 ) -> None:
     module, spec = store.load(folder / "model")
-    inputs = ptq.calibration_inputs(found.calibration.x, spec.preprocess, 40)
+    inputs = ptq.calibration_inputs(dataset.calibration.x, spec.preprocess, 40)
     made = ptq.quantize(module, inputs)
     named = {layer.name: layer for layer in ptq.quantized_layers(made, inputs[0])}
     assert {"network.look.0", "network.read", "network.decide"} <= set(named)
@@ -145,8 +145,8 @@ class Weighed(torch.nn.Module):
         super().__init__()
         self.first, self.head = torch.nn.Linear(3, 8), torch.nn.Linear(11, 3)
 
-    def forward(self, *given: torch.Tensor) -> torch.Tensor:
-        scores: torch.Tensor = self.head(torch.cat([torch.relu(self.first(given[0])), given[1]], 1))
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.head(torch.cat([torch.relu(self.first(inputs[0])), inputs[1]], 1))
         return scores
 
 
@@ -171,9 +171,9 @@ def test_inputs_may_have_any_names_in_an_onnx_file(names: tuple[str, str], tmp_p
     )
     store.save(tmp_path / "model", store.build(spec), spec)
     x = np.random.default_rng(0).normal(size=(16, 6)).astype(np.float32)
-    wanted = evaluate.torch_outputs(tmp_path / "model", x)
+    expected = evaluate.torch_outputs(tmp_path / "model", x)
     for precision in ("fp32", "int8"):
         files = TARGETS["onnx"].convert(tmp_path / "model", precision, x, tmp_path / precision)
         assert tuple(each.name for each in files.inputs) == names and files.free_batch
         outputs = evaluate.file_outputs(precision, "onnx", tmp_path / precision, files, x)
-        assert np.abs(outputs - wanted).max() < (1e-5 if precision == "fp32" else 0.1)
+        assert np.abs(outputs - expected).max() < (1e-5 if precision == "fp32" else 0.1)

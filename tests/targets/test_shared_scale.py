@@ -49,7 +49,7 @@ def together(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
 
 def test_int8_of_one_output_costs_the_logits_what_two_outputs_keep(tmp_path: Path) -> None:
     x = np.random.default_rng(0).random((16, *SHAPE)).astype(np.float32)
-    errors, told = {}, {}
+    errors, notes = {}, {}
     for name in ("apart", "together"):
         spec = ModelSpec(
             builder=f"{__name__}:{name}",
@@ -60,11 +60,11 @@ def test_int8_of_one_output_costs_the_logits_what_two_outputs_keep(tmp_path: Pat
             raw={"kind": "image", "shape": [48, 64, 3], "dtype": "uint8"},
         )
         net = store.build(spec, 0)
-        told[name] = shared_scale_note(net, spec, torch.from_numpy(x))
+        notes[name] = shared_scale_note(net, spec, torch.from_numpy(x))
         store.save(tmp_path / name, net, spec)
         files = convert(tmp_path / name, "int8", x, tmp_path / f"{name}-onnx")
-        said = evaluate.file_outputs("int8", "onnx", tmp_path / f"{name}-onnx", files, x)
-        off = said[..., 4:] - evaluate.torch_outputs(tmp_path / name, x)[..., 4:]
+        outputs = evaluate.file_outputs("int8", "onnx", tmp_path / f"{name}-onnx", files, x)
+        off = outputs[..., 4:] - evaluate.torch_outputs(tmp_path / name, x)[..., 4:]
         errors[name] = float(np.sqrt(np.square(off).mean()))
-    assert told == {"apart": "", "together": SHARED_SCALE}
+    assert notes == {"apart": "", "together": SHARED_SCALE}
     assert errors["together"] > 2 * errors["apart"], errors

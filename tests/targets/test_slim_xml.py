@@ -50,7 +50,7 @@ def answers(model: Any) -> list[np.ndarray]:
         ports.append((min(port.get_names()), shape, "bool" if "bool" in port.element_type.to_string() else "float32"))
     found = []
     for seed in range(CALLS):
-        request.infer(slim_models.given(ports, seed))
+        request.infer(slim_models.random_inputs(ports, seed))
         found += [request.get_output_tensor(place).data.copy() for place in range(len(model.outputs))]
     return found
 
@@ -86,7 +86,7 @@ def test_a_number_that_names_an_input_names_no_layer(tmp_path: Path) -> None:
     assert len(set(named)) == len(named)
 
 
-def test_what_is_said_of_a_compressed_constant_stays(tmp_path: Path) -> None:
+def test_the_attributes_of_a_compressed_constant_stay(tmp_path: Path) -> None:
     xml, _ = saved("several ends", tmp_path)
     assert b"decompression" in xml and b"decompression" in slim_xml.shorten(xml)
 
@@ -175,8 +175,8 @@ def test_a_convolution_says_only_what_is_not_the_default(tmp_path: Path) -> None
     xml, weights_file = (tmp_path / "model.xml").read_bytes(), (tmp_path / "model.bin").read_bytes()
     short = slim_xml.shorten(xml)
     written = [each for each in short.split(b"<layer ") if b'type="Convolution"' in each]
-    said = sorted(each.partition(b"<data")[2].partition(b"/>")[0] for each in written)
-    assert [b"strides" in each for each in said] == [False, True] and b'dilations="1,2"' in said[1]
+    attributes = sorted(each.partition(b"<data")[2].partition(b"/>")[0] for each in written)
+    assert [b"strides" in each for each in attributes] == [False, True] and b'dilations="1,2"' in attributes[1]
     sides = [[list(port.shape) for port in opened(each, weights_file).outputs] for each in (xml, short)]
     assert sides[0] == sides[1] == [[1, 3, 7, 7], [1, 3, 4, 6]]
     assert all(map(np.array_equal, answers(opened(xml, weights_file)), answers(opened(short, weights_file))))

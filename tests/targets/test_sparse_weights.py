@@ -50,14 +50,14 @@ def converted(folder: Path, precision: str, out: Path) -> tuple[ConvertedFiles, 
     return files, (out / convert.FILE).read_bytes()
 
 
-def restored(found: sparse_weights.SparseWeight) -> np.ndarray:
+def restored(weight: sparse_weights.SparseWeight) -> np.ndarray:
     """The array again, place by place."""
-    moved = np.zeros([*np.delete(found.shape, found.axis), found.shape[found.axis]], found.values.dtype)
-    rows = moved.reshape(-1, found.shape[found.axis] // found.block, found.block)
+    moved = np.zeros([*np.delete(weight.shape, weight.axis), weight.shape[weight.axis]], weight.values.dtype)
+    rows = moved.reshape(-1, weight.shape[weight.axis] // weight.block, weight.block)
     for number, row in enumerate(rows):
-        span = slice(int(found.segments[number]), int(found.segments[number + 1]))
-        row[found.indices[span]] = found.values[span]
-    return np.moveaxis(moved, -1, found.axis)
+        span = slice(int(weight.segments[number]), int(weight.segments[number + 1]))
+        row[weight.indices[span]] = weight.values[span]
+    return np.moveaxis(moved, -1, weight.axis)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8])
@@ -94,11 +94,11 @@ def test_a_sparse_file_is_smaller_and_answers_the_same_bits(folder: Path, precis
     assert files.sparse_weights.startswith("sparse: ") and plain.sparse_weights == ""
     assert len(content) < (tmp_path / "plain" / convert.FILE).stat().st_size
     others = np.random.default_rng(9).normal(size=(12, 3, SIZE, SIZE)).astype(np.float32)
-    wanted, found = (
+    expected, found = (
         evaluate.file_outputs("", "tflite", tmp_path / name, each, others)
         for name, each in (("plain", plain), ("sparse", files))
     )
-    assert np.array_equal(wanted, found) and len(np.unique(found)) > 20
+    assert np.array_equal(expected, found) and len(np.unique(found)) > 20
 
 
 def test_a_file_that_litert_does_not_open_stays_dense_and_says_so(folder: Path, tmp_path: Path) -> None:

@@ -133,8 +133,8 @@ def test_a_pruned_network_steps_as_it_answers(tmp_path: Path) -> None:
     assert [shape[1] for shape in made.states.values()] == [CHANNELS, 4, 4, 4]
     found = step.reference_outputs(made, sequence().reshape(-1, 1, 1, CHANNELS))
     with torch.inference_mode():
-        wanted = whole(torch.from_numpy(sequence())).numpy()
-    np.testing.assert_allclose(found[-1], wanted, atol=1e-5)
+        expected = whole(torch.from_numpy(sequence())).numpy()
+    np.testing.assert_allclose(found[-1], expected, atol=1e-5)
 
 
 def test_the_files_name_their_states(exported: dict[str, tuple[Path, np.ndarray, step.NetworkStep]]) -> None:
@@ -158,11 +158,11 @@ def test_pictures_enter_a_tflite_file_with_their_channels_last(tmp_path: Path) -
 
 
 class Broken(nn.Module):
-    """A step that is wrong in the way that it is told."""
+    """A step that is wrong in the given way."""
 
-    def __init__(self, states: Any, given: Any) -> None:
+    def __init__(self, states: Any, inputs: Any) -> None:
         super().__init__()
-        self.states, self.given = states, given
+        self.states, self.given = states, inputs
 
     def forward(self, x: Tensor, *states: Tensor) -> Any:
         return self.given(x, *states)
@@ -172,7 +172,7 @@ STATE = {"hidden": (1, 4)}
 
 
 @pytest.mark.parametrize(
-    ("network", "said"),
+    ("network", "message"),
     [
         (nn.Linear(4, 3), "Linear: has no states"),
         (Broken({}, lambda x: x), "Broken: has no states"),
@@ -192,8 +192,8 @@ STATE = {"hidden": (1, 4)}
         (Broken(STATE, lambda x, h: (x @ h, h)), "all-zero states: RuntimeError"),
     ],
 )
-def test_a_network_of_another_form_is_refused(network: nn.Module, said: str, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=said):
+def test_a_network_of_another_form_is_refused(network: nn.Module, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=message):
         step.export(network, (4,), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

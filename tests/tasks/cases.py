@@ -18,7 +18,7 @@ from PIL import Image
 from sklearn.datasets import load_digits, make_friedman1
 
 from edgekit.core.tasks import Task
-from tests.core.tasks import made
+from tests.core.tasks import task_data
 from tests.data import boxed, masked
 
 RATE_HZ = 8000
@@ -57,8 +57,8 @@ def picture_classes(folder: Path) -> Data:
         name = names[label]
         paths[name].append(folder / "data" / "train" / name / f"{number:04}.png")
         _save(image, paths[name][-1])
-    asked = [(path, name) for name in names for path in paths[name][:2]]
-    return Data(folder / "data", [path for path, _ in asked], [name for _, name in asked])
+    chosen = [(path, name) for name in names for path in paths[name][:2]]
+    return Data(folder / "data", [path for path, _ in chosen], [name for _, name in chosen])
 
 
 def good_and_bad(folder: Path) -> Data:
@@ -87,7 +87,7 @@ def table(folder: Path) -> Data:
 
 def arrays(folder: Path) -> Data:
     """Digits as arrays for a network of several inputs, each with several labels: a picture, sums, places."""
-    found = made.multi_label()
+    found = task_data.multi_label()
     pictures = found.pop("x_train")
     tensors = {
         "picture": pictures[:, None],
@@ -99,7 +99,9 @@ def arrays(folder: Path) -> Data:
     files = [folder / f"{number}.npz" for number in range(6)]
     for number, path in enumerate(files):
         np.savez(path, allow_pickle=False, **{name: array[number] for name, array in tensors.items()})
-    truths = [[label for label, holds in zip(made.LABELS, row, strict=True) if holds] for row in found["y_train"][:6]]
+    truths = [
+        [label for label, holds in zip(task_data.LABELS, row, strict=True) if holds] for row in found["y_train"][:6]
+    ]
     return Data(folder / "digits.npz", files, truths)
 
 
@@ -107,18 +109,18 @@ def boxes(folder: Path) -> Data:
     """Pictures with things of several kinds, and their boxes as YOLO has them."""
     scenes = boxed.scenes(90)
     boxed.WRITERS["yolo"](folder / "data", scenes)
-    return _asked(folder / "data", {scene.name: scene.things for scene in scenes if scene.split == "test"}, 12)
+    return _test_files(folder / "data", {scene.name: scene.things for scene in scenes if scene.split == "test"}, 12)
 
 
 def masks(folder: Path) -> Data:
     """Pictures with discs and bars, and a mask for each."""
     scenes = masked.scenes(90)
     masked.WRITERS["folders"](folder / "data", scenes)
-    return _asked(folder / "data", {scene.name: scene.mask for scene in scenes if scene.split == "test"}, 4)
+    return _test_files(folder / "data", {scene.name: scene.mask for scene in scenes if scene.split == "test"}, 4)
 
 
 def messages(folder: Path) -> Data:
-    """Texts whose words tell their class."""
+    """Texts whose words decide their class."""
     rng = np.random.default_rng(0)
     words = {
         "garden": ["soil", "rose", "water", "leaf", "seed", "green"],
@@ -132,8 +134,8 @@ def messages(folder: Path) -> Data:
             path = data / "train" / name / f"{number:04}.txt"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-    asked = [(data / "train" / name / f"{number:04}.txt", name) for name in words for number in range(3)]
-    return Data(data, [path for path, _ in asked], [name for _, name in asked])
+    chosen = [(data / "train" / name / f"{number:04}.txt", name) for name in words for number in range(3)]
+    return Data(data, [path for path, _ in chosen], [name for _, name in chosen])
 
 
 def recording(folder: Path) -> Data:
@@ -172,7 +174,7 @@ CASES = {
 }
 
 
-def _asked(data: Path, truths: dict[str, Any], count: int) -> Data:
+def _test_files(data: Path, truths: dict[str, Any], count: int) -> Data:
     """The first pictures of test, by their names."""
     names = list(truths)[:count]
     return Data(data, [data / "images" / "test" / f"{name}.png" for name in names], [truths[name] for name in names])

@@ -19,18 +19,18 @@ def test_items_come_in_their_order() -> None:
 
 def test_one_is_made_while_another_is_used_and_no_more() -> None:
     made: list[int] = []
-    asked = threading.Event()
+    second_requested = threading.Event()
 
     def items() -> Iterator[int]:
         for number in range(5):
             made.append(number)
             if number:
-                asked.set()
+                second_requested.set()
             yield number
 
     with closing(prepare_in_thread(items())) as coming:
         assert next(coming) == 0
-        assert asked.wait(60)
+        assert second_requested.wait(60)
         assert made == [0, 1]
 
 

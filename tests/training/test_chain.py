@@ -72,15 +72,15 @@ def test_shifts_come_first_and_stay_those_of_the_seed(images) -> None:
 
 
 class Seen(nn.Module):
-    """Remembers what it was asked."""
+    """Remembers its inputs."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
-        self.network, self.asked = convolutions(seed), []
+        self.network, self.inputs = convolutions(seed), []
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.training or not torch.is_inference_mode_enabled():
-            self.asked.append(x.detach().clone())
+            self.inputs.append(x.detach().clone())
         return self.network(x)
 
 
@@ -88,9 +88,9 @@ def test_the_teacher_answers_the_very_samples_that_the_student_learns_of(images)
     teacher, student = Seen(1), Seen(0)
     fit(student, images, SCALE, options(1, augmentations=[MIXUP]), seed=0, device="cpu", threads=1,
         distillation=Distillation(teacher, soft_targets.Options()))  # fmt: skip
-    *learnt, _ = student.asked  # then the validation split, which the teacher does not answer
-    assert len(teacher.asked) == len(learnt) == 6
-    assert all(torch.equal(*pair) for pair in zip(teacher.asked, learnt, strict=True))
+    *learnt, _ = student.inputs  # then the validation split, which the teacher does not answer
+    assert len(teacher.inputs) == len(learnt) == 6
+    assert all(torch.equal(*pair) for pair in zip(teacher.inputs, learnt, strict=True))
 
 
 def test_answers_of_mixed_samples_come_back_from_the_cache(images, tmp_path) -> None:
@@ -99,5 +99,5 @@ def test_answers_of_mixed_samples_come_back_from_the_cache(images, tmp_path) -> 
     for student in (first, second):
         fit(student, images, SCALE, chosen, seed=0, device="cpu", threads=1,
             distillation=Distillation(teacher, soft_targets.Options(), tmp_path))  # fmt: skip
-    assert len(teacher.asked) == 12  # of the first training alone
+    assert len(teacher.inputs) == 12  # of the first training alone
     assert same(first, second)

@@ -103,7 +103,7 @@ def test_the_distance_to_a_teacher_is_that_of_directions() -> None:
 
 
 def test_a_network_learns_which_samples_are_alike(tmp_path: Path) -> None:
-    """Four numbers of 24 tell the label, the others are noise that hides it from an untrained network."""
+    """Four numbers of 24 decide the label; the others are noise that hides it from an untrained network."""
     random = np.random.default_rng(0)
     y = random.integers(0, 4, 1200)
     x = np.hstack([2 * np.eye(4)[y] + 0.3 * random.normal(size=(1200, 4)), random.normal(size=(1200, 20))])

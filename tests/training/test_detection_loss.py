@@ -35,31 +35,31 @@ def perfect(y: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.fixture(scope="module")
-def wanted() -> torch.Tensor:
+def targets() -> torch.Tensor:
     return torch.from_numpy(labels(8, 3))
 
 
-def test_a_network_that_says_what_is_there_loses_nothing(wanted: torch.Tensor) -> None:
-    outputs = perfect(wanted)
-    assert float(task_losses.detection_loss(outputs, wanted)) == pytest.approx(0, abs=1e-4)
+def test_a_network_that_says_what_is_there_loses_nothing(targets: torch.Tensor) -> None:
+    outputs = perfect(targets)
+    assert float(task_losses.detection_loss(outputs, targets)) == pytest.approx(0, abs=1e-4)
     assert float(task_losses.detection_distance(outputs, outputs, 2.0)) == pytest.approx(0, abs=1e-5)
-    found = tasks.load_task("detection").score_samples(outputs.numpy(), None, wanted.numpy())
+    found = tasks.load_task("detection").score_samples(outputs.numpy(), None, targets.numpy())
     assert tasks.accuracy(found) > 0.85  # boxes that lie one upon the other share their points
 
 
 @pytest.mark.parametrize("place", [0, 3, 4])
-def test_every_error_costs_and_has_a_slope(place: int, wanted: torch.Tensor) -> None:
-    outputs = perfect(wanted)
+def test_every_error_costs_and_has_a_slope(place: int, targets: torch.Tensor) -> None:
+    outputs = perfect(targets)
     outputs[..., place] -= 25 if place >= 4 else 3
     outputs.requires_grad_()
-    loss = task_losses.detection_loss(outputs, wanted)
+    loss = task_losses.detection_loss(outputs, targets)
     loss.backward()  # type: ignore[no-untyped-call]
     assert float(loss) > 0.01
     assert outputs.grad is not None and bool((outputs.grad[..., place] != 0).any())
     assert torch.isfinite(outputs.grad).all()
 
 
-def test_every_box_is_answered_for(wanted: torch.Tensor) -> None:
+def test_every_box_is_answered_for(targets: torch.Tensor) -> None:
     points, strides = (torch.from_numpy(each) for each in grid_centres((HEIGHT, WIDTH), POINTS))
     y = torch.full((1, 3, 5), -1.0)
     y[0, 0] = torch.tensor([0.0, 8.0, 8.0, 18.0, 18.0])
@@ -69,8 +69,8 @@ def test_every_box_is_answered_for(wanted: torch.Tensor) -> None:
     assert (strides[found == 0] == 8).all() and (strides[found == 1] == 16).all()
 
 
-def test_pictures_without_a_thing_are_learnt_from(wanted: torch.Tensor) -> None:
-    y = wanted.clone()
+def test_pictures_without_a_thing_are_learnt_from(targets: torch.Tensor) -> None:
+    y = targets.clone()
     y[:, 1:, 0] = -1
     outputs = torch.zeros(len(y), POINTS, 4 + CLASSES, requires_grad=True)
     loss = task_losses.detection_loss(outputs, y)

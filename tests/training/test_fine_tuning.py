@@ -26,7 +26,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def distilled(root: Path, kept: dict[str, Any] | None, lone_student: bool = True, **teacher: Any) -> Artifact:
+def distilled(root: Path, kept_options: dict[str, Any] | None, lone_student: bool = True, **teacher: Any) -> Artifact:
     """A baseline, and a distill artifact that kept a student with these options of a loss; None: the lone one."""
     out = artifacts.begin(root / "profile")
     store.save(out / "model", store.build(SPEC, 0), SPEC)
@@ -35,7 +35,7 @@ def distilled(root: Path, kept: dict[str, Any] | None, lone_student: bool = True
     if "path" in teacher:
         file = open_file(teacher.pop("path"))
         teacher |= {"kind": "file", "file": copy_file(file, out / FOLDER), "preprocess": []}
-    decision = decided(kept)
+    decision = decided(kept_options)
     decision["students"] = [row for row in decision["students"] if lone_student or row["options"]]
     artifacts.write_json(out / "decision.json", {**decision, "teacher": {**decision["teacher"], **teacher}})
     return artifacts.seal(out, stage="distill", source=profile, data_digest="0" * 64, config={}, metrics={})
@@ -68,15 +68,15 @@ def test_where_the_lone_student_was_kept_nobody_teaches(tmp_path: Path) -> None:
     assert found.row == {"loss": None, "options": None, "teacher": None, "reason": reason}
 
 
-@pytest.mark.parametrize("kept", [None, "dkd"])
-def test_a_user_may_choose_labels_alone_whatever_was_kept(kept: str | None, tmp_path: Path) -> None:
-    made = distilled(tmp_path, options_of(kept) if kept else None)
+@pytest.mark.parametrize("kept_loss", [None, "dkd"])
+def test_a_user_may_choose_labels_alone_whatever_was_kept(kept_loss: str | None, tmp_path: Path) -> None:
+    made = distilled(tmp_path, options_of(kept_loss) if kept_loss else None)
     found = tuning(made, store.build(SPEC, 3), SPEC, tmp_path, "labels")
     assert found.distillation is None
     assert found.row == {"loss": None, "options": None, "teacher": None, "reason": "tune_with is labels"}
 
 
-def test_without_a_lone_student_the_loss_that_was_trained_goes_on_and_that_is_told(tmp_path: Path) -> None:
+def test_without_a_lone_student_the_loss_that_was_trained_goes_on_and_this_is_reported(tmp_path: Path) -> None:
     made = distilled(tmp_path, options_of("dkd"), lone_student=False)
     found = tuning(made, store.build(SPEC, 3), SPEC, None)
     assert found.distillation is not None and found.row["loss"] == "dkd"
@@ -84,7 +84,7 @@ def test_without_a_lone_student_the_loss_that_was_trained_goes_on_and_that_is_to
 
 
 def test_a_network_without_maps_of_the_teachers_sizes_learns_its_soft_targets(tmp_path: Path) -> None:
-    """With hints' own temperature and weight of them, and why is told."""
+    """With the temperature and weight of hints, and the reason is recorded."""
     flat = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2))
     found = tuning(distilled(tmp_path, options_of("hints")), flat, SPEC, None)
     assert found.distillation is not None

@@ -1,4 +1,4 @@
-"""Memory that is kept for the next step: the kernel is not asked for it again, and gets it back afterwards."""
+"""Memory that is kept for the next step: it is not requested from the kernel again, and is returned afterwards."""
 
 from __future__ import annotations
 

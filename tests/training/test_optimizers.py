@@ -31,10 +31,10 @@ def test_it_learns(name: str) -> None:
     assert history.best.validation_accuracy > 0.95
 
 
-@pytest.mark.parametrize(("name", "given"), CHOICES)
-def test_a_stopped_training_goes_on_to_the_same_bits(name: str, given: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "arguments"), CHOICES)
+def test_a_stopped_training_goes_on_to_the_same_bits(name: str, arguments: dict[str, Any], tmp_path: Path) -> None:
     data = data_of(bars, "image", 2)
-    chosen = options(4, optimizer=name, optimizer_options=given, learning_rate=0.01)
+    chosen = options(4, optimizer=name, optimizer_options=arguments, learning_rate=0.01)
     place = Checkpoint(tmp_path / "net.safetensors", "key")
     whole, again = convolutions(), convolutions(9)
     expected = fit(whole, data, SCALE, chosen, seed=3, device="cpu", threads=1)
@@ -64,7 +64,7 @@ def test_adamw_decays_by_a_share_of_the_weights_and_sgd_through_its_gradient() -
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "message"),
+    ("name", "arguments", "message"),
     [
         ("adamw", {"beta": 0.9}, 'options.beta: torch.optim.AdamW has no such argument; did you mean "betas"?'),
         ("sgd", {"betas": [0.9, 0.99]}, "SGD has no such argument; allowed here: dampening, momentum, nesterov"),
@@ -81,9 +81,9 @@ def test_adamw_decays_by_a_share_of_the_weights_and_sgd_through_its_gradient() -
     ],
 )
 def test_arguments_that_the_optimizer_does_not_take_are_refused_before_training(
-    name: str, given: dict[str, Any], message: str
+    name: str, arguments: dict[str, Any], message: str
 ) -> None:
-    chosen, module = options(optimizer=name, optimizer_options=given), perceptron()
+    chosen, module = options(optimizer=name, optimizer_options=arguments), perceptron()
     with pytest.raises(ConfigError) as caught:
         fit(module, data_of(blobs, "vector", 3), [], chosen, seed=0, device="cpu", threads=1)
     assert message in str(caught.value) and "\n" not in str(caught.value)

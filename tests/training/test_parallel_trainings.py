@@ -120,13 +120,13 @@ def test_what_a_killed_stage_left_is_no_hindrance(
 def kill_the_owner_of(checkpoint: Path) -> None:
     while not checkpoint.is_file():
         time.sleep(0.002)
-    wanted = ["edgekit.training.parallel_trainings:train", str(checkpoint.parent / FOLDER / "0")]
+    command = ["edgekit.training.parallel_trainings:train", str(checkpoint.parent / FOLDER / "0")]
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue
-        if words[-3:-1] == wanted:
+        if words[-3:-1] == command:
             os.kill(int(folder.name), signal.SIGKILL)
 
 
@@ -134,8 +134,8 @@ def test_an_error_is_the_stages_own_to_raise(data: Data, tmp_path: Path, capsys:
     wild = replace(data, train=Split(data.train.x * np.float32("nan"), data.train.y))
     made = trainings(wild, tmp_path)
     train_in_parallel(made, wild, tmp_path)
-    said = capsys.readouterr().out
-    assert said.count("the stage continues from its checkpoint") == 3 and "the loss is nan" in said
+    output = capsys.readouterr().out
+    assert output.count("the stage continues from its checkpoint") == 3 and "the loss is nan" in output
     with pytest.raises(ModelError, match="epoch 1: the loss is nan"):
         made[0].fit(wild)
 
@@ -165,7 +165,7 @@ def test_one_at_a_time_starts_no_process(
 
 
 @pytest.mark.parametrize("wrong", ["0", "two", "65", "-1"])
-def test_a_wrong_number_is_told(wrong: str, data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_number_is_reported(wrong: str, data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PARALLEL, wrong)
     with pytest.raises(ConfigError, match=f"^EDGEKIT_PARALLEL: got '{wrong}'; give a whole number from 1 to 64, or"):
         train_in_parallel(trainings(data, tmp_path), data, tmp_path)

@@ -45,7 +45,7 @@ def test_they_are_made_once_for_samples_of_the_same_content(raw: np.ndarray, mon
     Inputs(raw, STEPS).all()
     made = sum(calls)
     Inputs(raw, STEPS).all()
-    assert sum(calls) - made == 1, "one sample tells how large the others are"
+    assert sum(calls) - made == 1, "one sample shows how large the others are"
     raw[0] += 1
     assert np.array_equal(Inputs(raw, STEPS).all(), apply(STEPS, raw)), "changed in place, they are other samples"
 

@@ -146,7 +146,7 @@ def test_trained_weights_are_those_of_the_plain_loop(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "arguments"),
     [
         ("sgd", {"momentum": 0.5, "nesterov": False, "dampening": 0.1}),
         ("adamw", {}),
@@ -154,11 +154,11 @@ def test_trained_weights_are_those_of_the_plain_loop(name: str) -> None:
         ("rmsprop", {"alpha": 0.9, "momentum": 0.9, "centered": True}),
     ],
 )
-def test_other_optimizers_give_the_weights_of_the_plain_loop(name: str, given: dict[str, Any]) -> None:
+def test_other_optimizers_give_the_weights_of_the_plain_loop(name: str, arguments: dict[str, Any]) -> None:
     data, steps, make, augment = case("pictures")
-    changes = {"optimizer": name, "optimizer_options": given, "learning_rate": 0.002}
+    changes = {"optimizer": name, "optimizer_options": arguments, "learning_rate": 0.002}
     chosen = options_of(augment).model_copy(update=changes)
-    expected = plainly(built(make), data, steps, chosen, **given)
+    expected = plainly(built(make), data, steps, chosen, **arguments)
     assert_same(trained(built(make), data, steps, chosen), expected)
 
 

@@ -1,4 +1,4 @@
-"""A teacher is asked once, its answers come back bit for bit, and what they rest on makes it asked anew."""
+"""A teacher answers once, its answers come back bit for bit, and it answers again if anything they rest on changes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.processes
 
 
 class Counted(nn.Module):
-    """A teacher that counts how often it is asked."""
+    """A teacher that counts its calls."""
 
     def __init__(self, seed: int = 1) -> None:
         super().__init__()
-        self.network, self.asked = convolutions(seed), 0
+        self.network, self.calls = convolutions(seed), 0
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.asked += 1
+        self.calls += 1
         return self.network(x)
 
 
@@ -45,11 +45,11 @@ def train(module, data, teacher, home, loss=None, seed=0, epochs=2, **changes) -
 def test_a_second_training_asks_nothing_and_learns_the_same_bits(images, tmp_path) -> None:
     teacher = Counted()
     live = train(convolutions(), images, teacher, None)
-    batches, teacher.asked = teacher.asked, 0
+    batches, teacher.calls = teacher.calls, 0
     first = train(convolutions(), images, teacher, tmp_path)
-    assert teacher.asked == batches == 12  # 97 samples in batches of 16, the odd one left out, two epochs
+    assert teacher.calls == batches == 12  # 97 samples in batches of 16, the odd one left out, two epochs
     second = train(convolutions(), images, teacher, tmp_path)
-    assert teacher.asked == 12
+    assert teacher.calls == 12
     assert same(first, second) and same(first, live)
 
 
@@ -57,9 +57,9 @@ def test_another_loss_and_more_epochs_share_them(images, tmp_path) -> None:
     teacher = Counted()
     train(convolutions(), images, teacher, tmp_path)
     train(convolutions(2), images, teacher, tmp_path, loss=dkd.Options())
-    assert teacher.asked == 12
+    assert teacher.calls == 12
     train(convolutions(2), images, teacher, tmp_path, epochs=3)
-    assert teacher.asked == 18
+    assert teacher.calls == 18
 
 
 @pytest.mark.parametrize("change", ["seed", "batch_size", "augment", "augmentations", "teacher", "data", "steps"])
@@ -78,7 +78,7 @@ def test_what_they_rest_on_is_asked_anew(images, tmp_path, change) -> None:
             device="cpu", threads=1, distillation=Distillation(teacher, soft_targets.Options(), tmp_path))  # fmt: skip
     else:
         train(convolutions(), data, teacher, tmp_path, **more)
-    assert teacher.asked
+    assert teacher.calls
 
 
 def test_damaged_ones_are_asked_anew(images, tmp_path) -> None:
@@ -89,7 +89,7 @@ def test_damaged_ones_are_asked_anew(images, tmp_path) -> None:
     content[len(content) // 2] ^= 1
     kept.write_bytes(content)
     assert same(train(convolutions(), images, teacher, tmp_path), first)
-    assert teacher.asked == 18
+    assert teacher.calls == 18
 
 
 def test_without_a_folder_nothing_is_written(tmp_path) -> None:

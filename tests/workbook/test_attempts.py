@@ -1,4 +1,4 @@
-"""What goes on in a run's folder and how the last attempt ended, as `edgekit status` and the end of a run tell it."""
+"""What goes on in a run's folder and how the last attempt ended, as `edgekit status` and the end of a run show it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def at_work(folder: Path, stage: str) -> None:
     write(run_folder.working_notebook(folder, stage), *cells)
 
 
-def test_nobody_at_work_is_told_so_even_where_a_killed_process_left_its_name(tmp_path: Path) -> None:
+def test_status_says_that_nothing_runs_even_where_a_killed_process_left_its_name(tmp_path: Path) -> None:
     assert attempts.running_stage(tmp_path) is None
     with lock.hold(tmp_path / RUN_LOCK, "edgekit run tiny.yaml"):
         remaining = (tmp_path / f"{RUN_LOCK}.holder").read_bytes()
@@ -64,14 +64,14 @@ def test_before_its_first_section_a_notebook_opens_data_and_models(tmp_path: Pat
     assert attempts.current_section(tmp_path, "prune") == ""
 
 
-def test_a_stage_of_a_notebook_in_jupyterlab_is_told_too(tmp_path: Path) -> None:
+def test_a_stage_of_a_notebook_in_jupyterlab_is_shown_too(tmp_path: Path) -> None:
     who = "a notebook that runs stage prune"
     with lock.hold(tmp_path / RUN_LOCK, who), lock.hold(tmp_path / STAGE_LOCK, who):
         running = attempts.running_stage(tmp_path)
     assert running is not None and running[0] == "prune"
 
 
-def test_a_failure_is_told_with_its_cell_and_its_error(tmp_path: Path) -> None:
+def test_a_failure_is_shown_with_its_cell_and_its_error(tmp_path: Path) -> None:
     error = {"output_type": "error", "ename": "ConversionError", "evalue": "no such operator " + "x" * 300}
     papermills = cell("markdown", False, None, attempts.ERROR_CELL)
     write(run_folder.failed_notebook(tmp_path, "convert"), papermills, cell("code", True), cell("code", True, [error]))

@@ -1,4 +1,4 @@
-"""How a notebook that fails is told: its class decides the exit code, and nothing looks like success."""
+"""How the failure of a notebook is reported: its class decides the exit code, and nothing looks like success."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`edgekit run A B C`: what is refused before it begins, lines, the table, exit codes; a whole walk of several."""
+"""`edgekit run A B C`: what is refused before it begins, lines, the table, exit codes; a whole run of several."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_config_that_cannot_be_read_stops_all_before_anything_begins(tmp_path:
         (["--on", "dask://node1:1", "--workers", "2"], "--workers and --on: got both; choose one"),
     ],
 )
-def test_workers_that_cannot_be_are_told_in_a_line(tmp_path: Path, options: list[str], words: str) -> None:
+def test_impossible_workers_are_reported_in_one_line(tmp_path: Path, options: list[str], words: str) -> None:
     ended = run_edgekit("run", str(config(tmp_path, "a")), "--out", str(tmp_path / "out"), *options)
     assert ended.returncode == 2 and len(ended.stderr.splitlines()) == 1
     assert ended.stderr.startswith(f"edgekit: {words}")
@@ -95,7 +95,7 @@ def test_one_config_alone_imports_neither_the_pool_nor_dask(tmp_path: Path) -> N
     assert "a · " not in ended.stderr
 
 
-def test_configs_that_fail_do_not_stop_one_another_and_the_worst_code_is_told(tmp_path: Path) -> None:
+def test_configs_that_fail_do_not_stop_one_another_and_the_worst_exit_code_is_returned(tmp_path: Path) -> None:
     paths = [str(broken(tmp_path, name)) for name in ("one", "two", "three")]
     ended = run_edgekit("run", *paths, "--workers", "3", "--out", str(tmp_path / "out"))
     assert ended.returncode == 4, ended.stderr

@@ -141,13 +141,13 @@ def test_weights_that_are_none_hide_no_fault_of_the_config(tmp_path: Path) -> No
     assert "disagree" in fault(weights, "data.calibration_samples=50", "quantize.calibration_samples=60")
 
 
-def test_every_fault_is_told_at_once() -> None:
+def test_every_error_is_reported_at_once() -> None:
     output = fault("budget.accuracy_drop_pp=-1", "model.wights=x")
     assert "budget.accuracy_drop_pp" in output
     assert 'did you mean "weights"?' in output
 
 
-def test_the_faults_of_all_sections_are_told_at_once() -> None:
+def test_the_errors_of_all_sections_are_reported_at_once() -> None:
     output = fault(
         "name=My run", "targets=[coreml]", "bogus=1", "data.source=digit", "profile.epochs=x", "profile.epoch=1",
         "prune.ratio=7", "convert.seed=3", "convert.reference_preprocess=a b",

@@ -1,4 +1,4 @@
-"""What a run can know before a kernel starts is told before one starts."""
+"""What a run can know before a kernel starts is reported before one starts."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_samples_that_come_in_no_stream_are_not_smoothed(value: str, config: Pat
         ),
     ],
 )
-def test_batches_of_an_embedding_that_hold_no_two_of_a_label_are_told(
+def test_batches_of_an_embedding_that_hold_no_two_of_a_label_are_reported(
     settings: list[str], where: str, config: Path
 ) -> None:
     arrays = np.load(config.parent / "samples.npz")
@@ -97,7 +97,7 @@ def test_batches_of_an_embedding_that_hold_no_two_of_a_label_are_told(
     )
 
 
-def test_what_is_sound_is_told(config: Path) -> None:
+def test_valid_parts_of_a_plan_are_shown(config: Path) -> None:
     result = answer(config)["found"]
     assert result["Samples"] == "vector 6 float32: 52 train, 20 calibration, 24 validation; 3 classes"
     assert result["Network"] == "83 parameters, to be trained; answers these samples"
@@ -166,7 +166,7 @@ def test_students_and_teachers_give_vectors_as_long_as_the_baselines(place: str,
     )
 
 
-def test_only_what_is_wrong_with_the_steps_is_told_as_theirs(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_errors_of_the_steps_are_blamed_on_the_steps(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise BackendError("no interpreter for that")
 
@@ -258,7 +258,7 @@ def test_no_kernel_starts_for_what_could_be_known(dry: list[str], config: Path, 
     assert not list(tmp_path.rglob("*.ipynb"))
 
 
-def test_mlflow_that_is_not_there_is_told_by_the_dry_run(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_mlflow_is_reported_by_the_dry_run(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mlflow", None)
     done = CliRunner().invoke(app, ["run", str(config), "--dry-run", "--mlflow", "sqlite:///none.db"])
     assert done.exit_code == 2 and "--mlflow sqlite:///none.db: no module 'mlflow' here" in done.output
@@ -298,7 +298,7 @@ def test_a_look_that_dies_or_takes_long_harms_nobody(
     ],
     ids=["interrupt", "no Exception", "_exit"],
 )
-def test_what_no_look_can_tell_is_told_as_such(body: str, message: str | None, config: Path) -> None:
+def test_what_cannot_be_checked_in_advance_is_called_unchecked(body: str, message: str | None, config: Path) -> None:
     (config.parent / "nets_of_mine.py").write_text(f"def make():\n    {body}\n")
     dry = CliRunner().invoke(app, ["run", str(config), "--dry-run", "--set", "model.builder=nets_of_mine:make"])
     if message:

@@ -1,4 +1,4 @@
-"""Of pictures with boxes, what a run would not say aloud is said before it starts."""
+"""Pictures with boxes: what a run would not print is reported before it starts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_the_plan_tells_what_is_skipped_in_the_data_and_that_int8_has_one_scale_for_two_outputs(config: Path) -> None:
+def test_the_plan_reports_skipped_data_and_that_int8_has_one_scale_for_two_outputs(config: Path) -> None:
     done = CliRunner().invoke(app, ["run", str(config), "--dry-run"])
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
@@ -85,7 +85,7 @@ def test_the_plan_tells_what_is_skipped_in_the_data_and_that_int8_has_one_scale_
     assert next(line for line in lines if line.startswith("Network:")).endswith(output_check.SHARED_SCALE)
 
 
-def test_outputs_apart_are_told_nothing_about_scales(config: Path) -> None:
+def test_separate_outputs_get_no_note_about_scales(config: Path) -> None:
     plan = load_plan(config, ["model.builder=edgekit.models.detector:detector"])
     result = preflight_worker.check_plan(plan, config.parent)
     assert result["Network"].endswith("to be trained; answers these samples")
@@ -110,7 +110,7 @@ class Joining(nn.Module):
         return join_outputs(self.apart(x))
 
 
-def test_one_output_is_told_apart_from_two_and_the_network_stays_in_its_mode() -> None:
+def test_one_output_is_distinguished_from_two_and_the_network_stays_in_its_mode() -> None:
     spec = ModelSpec(
         builder="nets:net",
         input_shape=(3, 32, 32),

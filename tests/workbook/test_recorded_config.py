@@ -30,7 +30,7 @@ from edgekit.workbook.config_file import check_sample_counts
 from edgekit.workbook.plan import Plan, load_plan
 from edgekit.workbook.reproduce import UNRECORDED_PATHS, compare_inputs, is_reference_network, reproduce
 from tests.conftest import TINY, FinishedRun, run_edgekit
-from tests.core.tasks import made
+from tests.core.tasks import task_data
 
 OTHER = "0" * 64
 STUDENT: dict[str, Any] = {"distill": {"student": {"builder": "edgekit.models.mlp:mlp"}, "epochs": 3}}
@@ -104,15 +104,15 @@ def test_the_record_of_every_source_is_a_config_again(source: str, tmp_path: Pat
     assert str(tmp_path) not in recorded and UNRECORDED_PATHS[0].split(".")[1] not in json.loads(recorded)["data"]
 
 
-def classes() -> made.Arrays:
+def classes() -> task_data.Arrays:
     """Rows that all differ, of two classes."""
     return {"x_train": np.arange(1600, dtype=np.float32).reshape(400, 4), "y_train": np.arange(400) % 2}
 
 
 @pytest.mark.parametrize("sections", [STUDENT, CANDIDATES, {}], ids=["student", "candidates", "no student"])
-@pytest.mark.parametrize("task", ["classification", *made.MADE])
+@pytest.mark.parametrize("task", ["classification", *task_data.ARRAYS_OF])
 def test_the_record_of_every_task_is_a_config_again(task: str, sections: dict[str, Any], tmp_path: Path) -> None:
-    arrays = {**made.MADE, "classification": classes}[task]()
+    arrays = {**task_data.ARRAYS_OF, "classification": classes}[task]()
     np.savez(tmp_path / "data.npz", allow_pickle=False, **arrays)
     data = {"source": "npz", "path": str(tmp_path / "data.npz"), "calibration_samples": 30}
     plan = planned(tmp_path, {"task": task, "data": data, "budget": {"latency_p50_ms": 2.0}, **sections})

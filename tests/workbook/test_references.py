@@ -30,7 +30,7 @@ def fault(*settings: str) -> str:
     return str(caught.value)
 
 
-def test_every_stage_gets_limits_that_know_the_rival(rival: str) -> None:
+def test_every_stage_gets_limits_that_know_the_reference_model(rival: str) -> None:
     plan = load_plan(TINY, [rival, SPEED, SIZE])
     sha256 = hashlib.sha256(CONTENT).hexdigest()
     for stage in ("distill", "prune", "quantize", "benchmark", "bundle"):
@@ -42,7 +42,7 @@ def test_every_stage_gets_limits_that_know_the_rival(rival: str) -> None:
     assert recorded["latency_p50"] == {"ratio": 0.6, "of": "theirs.tflite", "sha256": sha256}, "no path is recorded"
 
 
-def test_a_rival_that_is_not_measured_is_refused_with_those_that_are(rival: str) -> None:
+def test_a_reference_model_that_is_not_measured_is_refused_with_those_that_are(rival: str) -> None:
     output = fault(
         rival, "budget.latency_p50={ratio: 0.6, of: their.tflite}", "budget.targets.onnx.size={ratio: 1.0, of: x}"
     )
@@ -55,7 +55,7 @@ def test_a_rival_that_is_not_measured_is_refused_with_those_that_are(rival: str)
     assert "(it names none)" in fault(SIZE)
 
 
-def test_a_rival_whose_file_is_gone_is_one_fault(tmp_path: Path) -> None:
+def test_a_reference_model_whose_file_is_gone_is_one_fault(tmp_path: Path) -> None:
     output = fault(f"benchmark.rivals=[{{path: {tmp_path}/theirs.tflite}}]", SPEED, SIZE)
     assert len(output.splitlines()) == 1 and output.startswith("benchmark.rivals") and "no such file" in output
 
@@ -79,7 +79,7 @@ def test_the_baseline_must_become_a_float_file_on_the_targets() -> None:
     assert fault(beside, "convert.models=[baseline, student]", "convert.precisions=[int8]").startswith("budget.size.of")
 
 
-def test_devices_that_decide_time_no_rival(rival: str) -> None:
+def test_devices_that_decide_time_no_reference_model(rival: str) -> None:
     output = fault(rival, SPEED, "benchmark.where=pi4")
     assert "budget.latency_p50.of and benchmark.where disagree: theirs.tflite is timed on this machine" in output
     plan = load_plan(TINY, [rival, SIZE, "benchmark.where=pi4", "budget.targets.onnx.latency_p50_ms=3"])

@@ -27,7 +27,7 @@ def original(tiny_run: FinishedRun) -> Path:
 
 @pytest.fixture(scope="module")
 def rebuilt(original: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """A whole rebuild in a folder of its own, and what the command said."""
+    """A whole rebuild in a folder of its own, and the output of the command."""
     out = tmp_path_factory.mktemp("reproduced")
     return out, run_edgekit("reproduce", str(original), "--out", str(out))
 

@@ -101,22 +101,22 @@ def test_the_verdict_and_every_gain_follow_from_the_times_of_the_same_run(
             vars(intervals.ratio_interval(samples_ms[name], samples_ms[to], rounds, config["confidence"])).values()
         )
 
-    def told(record: dict[str, Any], name: str) -> list[float]:
+    def with_bounds(record: dict[str, Any], name: str) -> list[float]:
         return [record[name], record[f"{name}_low"], record[f"{name}_high"]]
 
     verdict = result["verdict"]
     winner, eager = rows[verdict["winner"]], rows["baseline-eager"]
     int8 = [name for name in rows if name.startswith("baseline-int8-")]
     fastest = min(int8, key=lambda name: rows[name]["p50_ms"])
-    assert told(verdict, "speedup_vs_eager") == ratio("baseline-eager", winner["name"])
-    assert told(verdict, "speedup_vs_post_training_baseline") == ratio(fastest, winner["name"])
+    assert with_bounds(verdict, "speedup_vs_eager") == ratio("baseline-eager", winner["name"])
+    assert with_bounds(verdict, "speedup_vs_post_training_baseline") == ratio(fastest, winner["name"])
     assert verdict["drop_test_pp"] == pytest.approx(100 * (eager["accuracy_test"] - winner["accuracy_test"]))
     assert (verdict["drop_validation_pp"], verdict["bound_validation_pp"]) == (winner["drop_pp"], winner["bound_pp"])
     for row in result["variants"][1:]:
-        assert told(row, "speedup") == ratio("baseline-eager", row["name"])
+        assert with_bounds(row, "speedup") == ratio("baseline-eager", row["name"])
     before = "baseline-eager"
     for step in result["waterfall"][1:]:
-        assert told(step, "gain") == ratio(before, step["variant"])
+        assert with_bounds(step, "gain") == ratio(before, step["variant"])
         before = step["variant"] if step["kept"] else before
 
 

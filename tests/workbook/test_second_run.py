@@ -142,7 +142,7 @@ def test_from_makes_a_stage_and_all_after_it_again(copy: Path) -> None:
     assert again == ["benchmark", "bundle"]
 
 
-def test_what_runs_again_is_told_by_the_walks_own_stages(copy: Path, tmp_path: Path) -> None:
+def test_what_runs_again_is_reported_for_the_stages_of_the_pipeline(copy: Path, tmp_path: Path) -> None:
     """Without a student nothing is pruned, so nothing is pruned again; the kernel's time is cut off."""
     values = yaml.safe_load(TINY.read_text())
     for stage in TRAINING_STAGES:

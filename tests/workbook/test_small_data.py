@@ -23,7 +23,7 @@ from edgekit.data import load, source_names
 from edgekit.workbook import preflight_worker
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.stage import open_stage
-from tests.core.tasks import made
+from tests.core.tasks import task_data
 from tests.data import boxed, masked
 from tests.data.pictures import CLASSES, samples, unpacked
 from tests.data.sources import (
@@ -44,7 +44,7 @@ Section = dict[str, Any]
 
 
 def arrays(folder: Path, count: int, task: str = "classification") -> Section:
-    of = made.MADE.get(task, three_digits)()
+    of = task_data.ARRAYS_OF.get(task, three_digits)()
     chosen = np.random.default_rng(0).permutation(len(of["y_train"]))[:count]
     selected = {name: values[chosen] if name[1:] == "_train" else values for name, values in of.items()}
     np.savez(folder / "data.npz", allow_pickle=False, **selected)
@@ -219,7 +219,7 @@ def test_the_digits_keep_their_calibration_split(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("drop", "message"), [(1.0, True), (10.0, False)])
-def test_a_budget_that_so_few_samples_cannot_show_is_told_before_the_training(
+def test_a_budget_that_so_few_samples_cannot_show_is_reported_before_the_training(
     drop: float, message: bool, tmp_path: Path
 ) -> None:
     budget = {"accuracy_drop_pp": drop}

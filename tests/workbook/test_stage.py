@@ -114,7 +114,7 @@ def test_a_notebook_without_a_stage_refuses_a_parameter_that_it_does_not_have() 
     refuse_unknown_parameters({"study": "", "other": "a name of the notebook's own", "In": cells[:1]}, ["study"])
 
 
-def test_a_parameter_that_papermill_was_told_of_wins_even_at_its_default(
+def test_a_parameter_given_to_papermill_wins_even_at_its_default(
     tiny_run: FinishedRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ratio = DEFAULTS["ratio"]
@@ -207,7 +207,7 @@ def test_a_network_edited_under_a_kernel_that_holds_it_is_refused(
 
 
 @pytest.mark.long
-def test_vectors_and_a_network_beside_the_config_walk_through_to_bundles(tmp_path: Path) -> None:
+def test_vectors_and_a_network_beside_the_config_run_to_bundles(tmp_path: Path) -> None:
     write_vector_project(tmp_path)
     done = run_edgekit("run", str(tmp_path / "vectors.yaml"), "--out", str(tmp_path / "runs"))
     assert done.returncode == 0, done.stderr
@@ -285,7 +285,7 @@ def test_configs_are_found_from_the_notebooks_folder(monkeypatch: pytest.MonkeyP
     assert find_config("configs/digits.yaml").resolve() == ROOT / "configs/digits.yaml"
 
 
-def test_runs_lie_in_the_project_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_runs_lie_in_the_project_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     config = ROOT / "configs/digits.yaml"
     monkeypatch.delenv("EDGEKIT_ARTIFACTS", raising=False)
     assert run_folder(load_plan(config), Path("artifacts"), config) == ROOT / "artifacts/digits"

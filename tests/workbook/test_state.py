@@ -1,4 +1,4 @@
-"""Is each stage done, and if not, why: judged from the files of a finished run, each test on a changed copy or plan."""
+"""Is each stage done, and if not, why: read from the files of a finished run, each test on a changed copy or plan."""
 
 from __future__ import annotations
 
@@ -114,5 +114,5 @@ def test_opening_a_stage_after_its_chain_was_broken_is_refused(copy: Path) -> No
         open_stage("convert", again)
 
 
-def test_stages_are_judged_in_their_order(tiny_run: FinishedRun) -> None:
+def test_stages_are_checked_in_their_order(tiny_run: FinishedRun) -> None:
     assert list(look(tiny_run.folder)) == list(STAGES)

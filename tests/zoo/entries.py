@@ -46,7 +46,7 @@ class Entry:
         )
 
     def samples(self, count: int = 16) -> np.ndarray:
-        """(count, *shape) float32; pictures are blocks, for noise leaves a network nothing to tell apart."""
+        """(count, *shape) float32; pictures are blocks, as networks see no classes in noise."""
         generator = np.random.default_rng(0)
         if len(self.shape) < 3:
             return generator.normal(0, 1, (count, *self.shape)).astype(np.float32)

@@ -64,16 +64,16 @@ def cell(entry: Entry, target: str, home: Path) -> Cell:
         try:
             files = convert(home / "model", precision, x, out)
             outputs = _flat(evaluate.file_outputs(entry.name, target, out, files, x))
-        except Exception as error:  # whatever a converter raises, it must be told by kind
+        except Exception as error:  # whatever a converter raises must have a kind
             failure = error_causes.classify(error, home / "model")
             return Cell(failure.kind, f"{precision}: {failure.describe()}", found)
         found[precision] = round(compare(before, outputs).snr_db, 1)
         if found[precision] < LEAST_DB[precision]:
             where = _parted(home / "model", target, out, files, x, precision)
             instead = advise(Divergence(home / "model", precision, before, outputs, where.layer))
-            asked = f"{found[precision]:.1f} dB, at least {LEAST_DB[precision]:g} dB required"
-            said = f"{precision}: {asked}: {where.message}; {instead}"
-            return Cell(NUMERICS, said, found)
+            figure = f"{found[precision]:.1f} dB, at least {LEAST_DB[precision]:g} dB required"
+            reason = f"{precision}: {figure}: {where.message}; {instead}"
+            return Cell(NUMERICS, reason, found)
         before = outputs
     return Cell(WORKS, "", found)
 
@@ -144,11 +144,11 @@ def table(cells: dict[tuple[str, str], Shown], versions: str) -> str:
     )
 
 
-def _numbered(found: Shown, what: str, notes: list[str]) -> str:
-    if not found.note:
-        return found.text
-    notes.append(f"{what}: {found.note}")
-    return f"{found.text} ({len(notes)})"
+def _numbered(shown_cell: Shown, what: str, notes: list[str]) -> str:
+    if not shown_cell.note:
+        return shown_cell.text
+    notes.append(f"{what}: {shown_cell.note}")
+    return f"{shown_cell.text} ({len(notes)})"
 
 
 def read(page: str) -> dict[tuple[str, str], Shown]:
@@ -171,14 +171,14 @@ def versions_now() -> str:
 
 
 def main() -> None:
-    """Make the asked cells anew; each is printed, and stands on the page as soon as it is known."""
+    """Make the given cells anew; each is printed, and stands on the page as soon as it is known."""
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--column", choices=COLUMNS, action="append")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     for entry in ENTRIES:
-        for column in asked.column or COLUMNS:
-            if asked.names and entry.name not in asked.names:
+        for column in options.column or COLUMNS:
+            if options.names and entry.name not in options.names:
                 continue
             with tempfile.TemporaryDirectory(prefix="edgekit-zoo-") as folder:
                 made = shown(entry, column, Path(folder))

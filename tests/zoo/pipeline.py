@@ -113,16 +113,16 @@ def run(entry: Entry, folder: Path) -> Ended:
             found[stage] = open_stage(stage, {"config": str(path), "out": str(folder / "runs"), "settings": ""}).run()
     except EdgekitError as error:
         return Ended(f"{stage} fails", str(error), _seconds(found))
-    return Ended(*_told(found), _seconds(found))
+    return Ended(*_summary(found), _seconds(found))
 
 
-def _seconds(found: dict[str, Artifact]) -> dict[str, float]:
-    return {stage: round(artifact.took["seconds"], 1) for stage, artifact in found.items()}
+def _seconds(artifacts: dict[str, Artifact]) -> dict[str, float]:
+    return {stage: round(artifact.took["seconds"], 1) for stage, artifact in artifacts.items()}
 
 
-def _told(found: dict[str, Artifact]) -> tuple[str, str]:
-    """How many bundles there are, what was cut, and what was said of all that is missing."""
-    pruned, convert, bundle = (found[stage].metrics for stage in ("prune", "convert", "bundle"))
+def _summary(artifacts: dict[str, Artifact]) -> tuple[str, str]:
+    """How many bundles there are, what was cut, and the reasons for all that is missing."""
+    pruned, convert, bundle = (artifacts[stage].metrics for stage in ("prune", "convert", "bundle"))
     proven = [target for target, proof in bundle["selftest"].items() if proof["vectors"]]
     steps, structured = pruned["structured_steps"], pruned["structured"]
     share = 1 - structured["parameters"] / steps[0]["parameters"]

@@ -25,7 +25,7 @@ KINDS = {
     "several values": ("regressor", 15),
     "outliers": ("outlier detector", 4),
 }
-"""What is asked of which estimators, and how many of them are converted at least."""
+"""The methods of the estimators, and how many of them are converted at least."""
 REFUSED = {
     ("several labels", "MultiOutputClassifier"): "has 2 outputs",
     ("one value", "PLSRegression"): "declares another shape than it returns",
@@ -133,10 +133,10 @@ def test_every_estimator_is_right_or_refused(kind: str, tmp_path: Path) -> None:
             content = converted(model, kind) if model is not None else None
             if content is None or (kind, name) in CONVERTED_WRONGLY:
                 continue
-            said = verdict(model, content, kind, tmp_path / "model.onnx")
+            outcome = verdict(model, content, kind, tmp_path / "model.onnx")
         refusal = REFUSED.get((kind, name), "labels for each sample" if kind == "several labels" else "")
         tried += 1
-        if (refusal not in said) if refusal else said != "right":
-            unlike.append(f"{name}: {said}")
+        if (refusal not in outcome) if refusal else outcome != "right":
+            unlike.append(f"{name}: {outcome}")
     print(f"{kind}: {tried} estimators tried")
     assert not unlike and tried >= KINDS[kind][1], (tried, unlike)

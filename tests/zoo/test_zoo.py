@@ -17,10 +17,10 @@ pytestmark = pytest.mark.zoo
 
 
 def test_the_page_is_of_these_architectures_and_versions() -> None:
-    said = matrix.PAGE.read_text()
-    assert set(matrix.read(said)) == {(entry.name, column) for entry in ENTRIES for column in matrix.COLUMNS}
+    page = matrix.PAGE.read_text()
+    assert set(matrix.read(page)) == {(entry.name, column) for entry in ENTRIES for column in matrix.COLUMNS}
     for name, version in library_versions(matrix.LIBRARIES).items():
-        assert f"{name} {version}" in said
+        assert f"{name} {version}" in page
     converted = [entry for entry in ENTRIES if not entry.refused]
     assert len(converted) >= 20
 

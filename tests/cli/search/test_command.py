@@ -43,7 +43,7 @@ def test_a_wrong_space_is_one_line_and_nothing_is_written(text: str, expected_me
     assert code == 2 and expected_message in message and len(message.strip().splitlines()) <= 2
 
 
-def test_a_config_without_a_student_is_told_what_is_missing(tmp_path: Path) -> None:
+def test_the_error_for_a_config_without_a_student_says_what_is_missing(tmp_path: Path) -> None:
     values = yaml.safe_load(TINY.read_text())
     config = tmp_path / "plain.yaml"
     config.write_text(yaml.safe_dump({key: values[key] for key in ("name", "data", "model", "preprocess", "convert")}))
@@ -78,7 +78,7 @@ def test_a_wrong_option_is_refused_before_anything_is_written(
     assert message in refused(tmp_path, str(TINY), *options)[1]
 
 
-def test_an_out_that_is_a_file_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_the_error_for_an_out_that_is_a_file_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ended = CliRunner().invoke(app, ["search", str(TINY), "--out", str(tmp_path / "file")])
     assert ended.exit_code == 7 and "choose another folder with --out" in ended.output

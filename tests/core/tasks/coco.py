@@ -14,7 +14,7 @@ def average_precisions(
     images: list[dict[str, Any]],
     classes: int,
     annotations: list[dict[str, Any]],
-    found: list[dict[str, Any]],
+    detections: list[dict[str, Any]],
     deviations: np.ndarray | None = None,
 ) -> tuple[float, float]:
     """Return the average precision over all overlaps, and at one half, for the kind `bbox`, `keypoints` or `segm`.
@@ -32,7 +32,7 @@ def average_precisions(
     }
     with contextlib.redirect_stdout(io.StringIO()):
         truth.createIndex()
-        evaluation = COCOeval(truth, truth.loadRes(found), kind)
+        evaluation = COCOeval(truth, truth.loadRes(detections), kind)
         if deviations is not None:
             evaluation.params.kpt_oks_sigmas = deviations
         evaluation.evaluate()

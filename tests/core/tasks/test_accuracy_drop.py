@@ -115,7 +115,7 @@ def test_a_sample_more_lost_raises_it_and_one_more_gained_lowers_it(
     counts: tuple[int, int, int], confidence: float
 ) -> None:
     lost, gained, samples = counts
-    samples += 1  # room for one more
+    samples += 1  # one more may be lost
     here = bound(lost, gained, samples, confidence)
     assert bound(lost + 1, gained, samples, confidence) > here - 1e-9
     assert bound(lost, gained + 1, samples, confidence) < here + 1e-9
@@ -171,15 +171,15 @@ def test_a_refusal_says_drop_bound_confidence_and_samples() -> None:
     )
 
 
-def test_a_budget_that_so_few_samples_cannot_show_is_said_with_what_to_do() -> None:
-    said = budget_violation(drop_of_counts(0, 0, 359, 0.95), 0.5)
-    assert said is not None
-    assert said.startswith(
+def test_a_budget_that_so_few_samples_cannot_show_is_reported_with_what_to_do() -> None:
+    message = budget_violation(drop_of_counts(0, 0, 359, 0.95), 0.5)
+    assert message is not None
+    assert message.startswith(
         "accuracy drop 0.00 pp may be 0.75 pp (95 % confidence, 359 samples), over 0.5 pp; 359 samples"
     )
-    assert said.endswith(too_few_samples(359, 0.95))
+    assert message.endswith(too_few_samples(359, 0.95))
     for word in ("raise budget.accuracy_drop_pp", "lower budget.accuracy_confidence", "more validation samples"):
-        assert word in said
+        assert word in message
     assert [can_meet(359, 0.95, allowed_pp) for allowed_pp in (0.0, 0.74, 0.75, 1.0)] == [False, False, True, True]
 
 

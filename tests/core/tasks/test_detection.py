@@ -100,26 +100,26 @@ def test_the_least_probability_is_the_one_with_the_best_f1() -> None:
 
     def f1(least: float) -> float:
         found = [each.logits for each in detection.decode_boxes(outputs, (HEIGHT, WIDTH))]
-        said = sum(int((1 / (1 + np.exp(-logits)) >= least).sum()) for logits in found)
+        answers = sum(int((1 / (1 + np.exp(-logits)) >= least).sum()) for logits in found)
         marks = detection.score_samples(outputs, None, y).values[:, CLASSES:].reshape(-1, detection.FIELDS_PER_BOX)
         right = int(((marks[:, 0] >= 0) & (1 / (1 + np.exp(-marks[:, 1])) >= least) & (marks[:, 2] % 2 == 1)).sum())
-        return 2 * right / (said + int((y[:, 1:, 0] >= 0).sum()))
+        return 2 * right / (answers + int((y[:, 1:, 0] >= 0).sum()))
 
     assert f1(best) == max(f1(round(0.05 * step, 2)) for step in range(1, 20))
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
         ((3, 1, 1, 5, 5), r"class \(0 to 2\)"),
         ((0.5, 1, 1, 5, 5), "box 0 of sample 1"), ((0, -1, 1, 5, 5), "inside its 96×64"),
         ((0, 1, 1, 97, 5), "inside its"), ((0, 5, 1, 5, 5), "left, top, right, bottom"), ((0, np.nan, 1, 5, 5), "nan"),
     ],
 )  # fmt: skip
-def test_a_box_that_is_none_is_refused(row: tuple[float, ...], said: str) -> None:
+def test_a_box_that_is_none_is_refused(row: tuple[float, ...], message: str) -> None:
     y = labels(3, 1)
     y[1, 1] = row
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         detection.normalize_labels("train", y, ("a", "b", "c"))
 
 

@@ -74,8 +74,8 @@ def test_two_samples_have_one_neighbour_each() -> None:
 def test_labels_that_a_split_lacks_are_no_group_of_it() -> None:
     y = np.array([0, 0, 3, 3])
     groups = embedding.groups(np.array([1, 2, 3, 2]), y, ("a", "b", "c", "d"))
-    told = [(each.name, each.samples, each.score, each.found, each.false) for each in groups]
-    assert told == [("a", 2, 0.5, 1, 0), ("d", 2, 1.0, 2, 1)]
+    rows = [(each.name, each.samples, each.score, each.found, each.false) for each in groups]
+    assert rows == [("a", 2, 0.5, 1, 0), ("d", 2, 1.0, 2, 1)]
 
 
 def test_a_label_of_one_sample_has_no_score() -> None:

@@ -151,8 +151,8 @@ def test_an_answer_holds_the_masks() -> None:
         found = instance_masks.instances_of_answer(answer, -np.inf)
         assert found.boxes.classes.tolist() == expected.boxes.classes.tolist()
         for index in range(len(found.boxes.classes)):
-            given, wanted = (each.mask(index).in_picture((HEIGHT, WIDTH)) for each in (found, expected))
-            np.testing.assert_array_equal(given, wanted)
+            given, expected_mask = (each.mask(index).in_picture((HEIGHT, WIDTH)) for each in (found, expected))
+            np.testing.assert_array_equal(given, expected_mask)
     assert instance_masks.closeness(answers, y).min() > 0.5
 
 

@@ -86,7 +86,7 @@ def test_pixels_of_no_class_change_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("y", "said"),
+    ("y", "message"),
     [
         (np.zeros((3, 8), np.uint8), r"uint8 of shape \(3, 8\); a segmentation has whole numbers"),
         (np.zeros((3, 8, 8), np.float32), "float32 of shape"),
@@ -94,8 +94,8 @@ def test_pixels_of_no_class_change_nothing() -> None:
         (np.full((3, 8, 8), -1), "of class -1"),
     ],
 )
-def test_labels_that_are_no_masks_are_refused(y: np.ndarray, said: str) -> None:
-    with pytest.raises(DataError, match=f"train: .*{said}"):
+def test_labels_that_are_no_masks_are_refused(y: np.ndarray, message: str) -> None:
+    with pytest.raises(DataError, match=f"train: .*{message}"):
         segmentation.normalize_labels("train", y, NAMES)
 
 

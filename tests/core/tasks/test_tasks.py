@@ -15,10 +15,10 @@ from edgekit.core import tasks
 from edgekit.core.errors import DataError
 from edgekit.core.tasks import TASKS, anomaly, classification, multi_label, regression
 
-from . import test_detection as made_boxes
-from . import test_instance_masks as made_instances
-from . import test_keypoints as made_poses
-from . import test_segmentation as made_masks
+from . import test_detection as box_scenes
+from . import test_instance_masks as instance_scenes
+from . import test_keypoints as pose_scenes
+from . import test_segmentation as mask_scenes
 
 SAMPLES = 300
 OFFERED = {
@@ -43,21 +43,21 @@ def drawn(task: str, noise: float, seed: int = 1) -> dict[str, np.ndarray | None
         y = (random.random((SAMPLES, 5)) < 0.3).astype(np.int64)
         return {"y": y, "outputs": y - 0.5 + noise * off.normal(size=y.shape), "inputs": None}
     if task == "detection":
-        y = made_boxes.labels(SAMPLES, seed, most=4)
-        shape = np.broadcast_to(np.float32(0), (SAMPLES, 3, made_boxes.HEIGHT, made_boxes.WIDTH))
-        return {"y": y, "outputs": made_boxes.answered(y, noise, seed), "inputs": shape}
+        y = box_scenes.labels(SAMPLES, seed, most=4)
+        shape = np.broadcast_to(np.float32(0), (SAMPLES, 3, box_scenes.HEIGHT, box_scenes.WIDTH))
+        return {"y": y, "outputs": box_scenes.answered(y, noise, seed), "inputs": shape}
     if task == "keypoints":
-        y = made_poses.labels(SAMPLES, seed, most=4)
-        shape = np.broadcast_to(np.float32(0), (SAMPLES, 3, made_poses.HEIGHT, made_poses.WIDTH))
-        return {"y": y, "outputs": made_poses.answered(y, noise, seed), "inputs": shape}
+        y = pose_scenes.labels(SAMPLES, seed, most=4)
+        shape = np.broadcast_to(np.float32(0), (SAMPLES, 3, pose_scenes.HEIGHT, pose_scenes.WIDTH))
+        return {"y": y, "outputs": pose_scenes.answered(y, noise, seed), "inputs": shape}
     if task == "instance_masks":
-        y = made_instances.labels(SAMPLES, seed, most=4)
+        y = instance_scenes.labels(SAMPLES, seed, most=4)
         return {
-            "y": y, "outputs": made_instances.answered(y, noise, seed), "inputs": made_instances.shape(SAMPLES)
+            "y": y, "outputs": instance_scenes.answered(y, noise, seed), "inputs": instance_scenes.shape(SAMPLES)
         }  # fmt: skip
     if task == "segmentation":
-        y = made_masks.labels(SAMPLES, seed)
-        return {"y": y, "outputs": made_masks.answered(y, noise, seed), "inputs": None}
+        y = mask_scenes.labels(SAMPLES, seed)
+        return {"y": y, "outputs": mask_scenes.answered(y, noise, seed), "inputs": None}
     y = (random.random(SAMPLES) < 0.3).astype(np.int64)
     x = random.normal(size=(SAMPLES, 8))
     return {"y": y, "outputs": x + (noise + 0.3 * y[:, None]) * off.normal(size=x.shape), "inputs": x}
@@ -141,20 +141,20 @@ def other(task: str, seed: int) -> dict[str, np.ndarray | None]:
     """A second network of the same noise on the same samples."""
     found = drawn(task, 0.5, seed)
     if task == "detection":
-        return {**found, "outputs": made_boxes.answered(np.asarray(found["y"]), 0.5, seed + 1000)}
+        return {**found, "outputs": box_scenes.answered(np.asarray(found["y"]), 0.5, seed + 1000)}
     if task == "keypoints":
-        return {**found, "outputs": made_poses.answered(np.asarray(found["y"]), 0.5, seed + 1000)}
+        return {**found, "outputs": pose_scenes.answered(np.asarray(found["y"]), 0.5, seed + 1000)}
     if task == "instance_masks":
-        return {**found, "outputs": made_instances.answered(np.asarray(found["y"]), 0.5, seed + 1000)}
+        return {**found, "outputs": instance_scenes.answered(np.asarray(found["y"]), 0.5, seed + 1000)}
     if task == "segmentation":
-        return {**found, "outputs": made_masks.answered(np.asarray(found["y"]), 0.5, seed + 1000)}
+        return {**found, "outputs": mask_scenes.answered(np.asarray(found["y"]), 0.5, seed + 1000)}
     random = np.random.default_rng([seed, 8])
     y = np.asarray(found["y"])
-    wanted = np.eye(4)[y] if task == "embedding" else found["inputs"]
-    wanted = {"regression": y, "multi_label": y - 0.5}.get(task, wanted)
-    assert wanted is not None
+    perfect = np.eye(4)[y] if task == "embedding" else found["inputs"]
+    perfect = {"regression": y, "multi_label": y - 0.5}.get(task, perfect)
+    assert perfect is not None
     spread = 0.5 + 0.3 * y[:, None] if task == "anomaly" else 0.5
-    return {**found, "outputs": wanted + spread * random.normal(size=wanted.shape)}
+    return {**found, "outputs": perfect + spread * random.normal(size=perfect.shape)}
 
 
 @pytest.mark.parametrize("noise", [0.1, 0.5, 2.0])
@@ -237,15 +237,15 @@ def test_what_always_says_the_same_is_no_better_than_it_says(task: str) -> None:
     if task != "anomaly":
         assert tasks.why_no_better_than_guessing(task, given["outputs"], given["y"]) == ""
         nothing = np.full_like(given["outputs"], -9 if task == "keypoints" else 0)  # points of 0 may lie in objects
-        told = tasks.why_no_better_than_guessing(task, nothing, given["y"])
-        assert f"on validation, and {saying} would give" in told
+        message = tasks.why_no_better_than_guessing(task, nothing, given["y"])
+        assert f"on validation, and {saying} would give" in message
 
 
 NAMES = ("a", "b")
 
 
 @pytest.mark.parametrize(
-    ("task", "y", "said"),
+    ("task", "y", "message"),
     [
         ("classification", np.zeros((4, 2), int), "labels are int64 of shape .4, 2.; they must be integers"),
         ("classification", np.array([0, 1, 2]), "label 2 at sample 2 .1 such labels.; labels must be 0 to 1"),
@@ -259,13 +259,13 @@ NAMES = ("a", "b")
         ("anomaly", np.array([0, 1]), "classes: got a, b; exactly one class must be called normal"),
     ],
 )
-def test_labels_that_are_none(task: str, y: np.ndarray, said: str) -> None:
-    with pytest.raises(DataError, match=f"train: .*{said}|{said}"):
+def test_labels_that_are_none(task: str, y: np.ndarray, message: str) -> None:
+    with pytest.raises(DataError, match=f"train: .*{message}|{message}"):
         tasks.load_task(task).normalize_labels("train", y, NAMES)
 
 
 @pytest.mark.parametrize(
-    ("task", "y", "said"),
+    ("task", "y", "message"),
     [
         ("classification", np.array([0, 0]), "no sample of class 'b'"),
         ("regression", np.array([[1.0, 2.0], [1.0, 3.0]]), "'a' is the same for all 2 samples, so there is nothing to"),
@@ -282,8 +282,8 @@ def test_labels_that_are_none(task: str, y: np.ndarray, said: str) -> None:
         ("anomaly", np.array([1, 1]), "no normal sample among 2"),
     ],
 )
-def test_splits_that_cannot_be_judged(task: str, y: np.ndarray, said: str) -> None:
-    with pytest.raises(DataError, match=said):
+def test_splits_that_cannot_be_evaluated_are_refused(task: str, y: np.ndarray, message: str) -> None:
+    with pytest.raises(DataError, match=message):
         tasks.load_task(task).check_split("train", y, NAMES)
 
 
@@ -322,7 +322,7 @@ def test_names_where_the_data_have_none(task: str, y: np.ndarray, names: tuple[s
 
 
 def test_the_scale_that_is_named_is_one_that_training_begins_with() -> None:
-    """An air pressure in Pa: the mean must be told closely enough to leave little of it."""
+    """An air pressure in Pa: the mean must be precise enough to leave little of it."""
     y = 101_325 + 5 * np.random.default_rng(0).standard_normal((200, 1))
     with pytest.raises(DataError, match="in another unit") as caught:
         regression.check_split("train", y, ("pressure",))
@@ -350,14 +350,14 @@ OF_EACH = {
     "multi_label": ("v", "w", "x", "y", "z"),
     "anomaly": ("normal", "anomaly"),
     "detection": ("a", "b", "c"),
-    "keypoints": made_poses.NAMES,
-    "instance_masks": made_instances.NAMES,
-    "segmentation": made_masks.NAMES,
+    "keypoints": pose_scenes.NAMES,
+    "instance_masks": instance_scenes.NAMES,
+    "segmentation": mask_scenes.NAMES,
     "embedding": ("a", "b", "c", "d"),
 }
 
 
-def said_of(task: str, noise: float) -> tuple[np.ndarray, np.ndarray]:
+def answers_and_labels(task: str, noise: float) -> tuple[np.ndarray, np.ndarray]:
     given = drawn(task, noise)
     assert given["y"] is not None
     return tasks.load_task(task).answers(given["outputs"], given["inputs"]), given["y"]
@@ -366,13 +366,13 @@ def said_of(task: str, noise: float) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("task", TASKS)
 def test_groups_hold_every_sample_and_a_worse_network_scores_worse(task: str) -> None:
     kind, names = tasks.load_task(task), OF_EACH[task]
-    (good, y), (bad, _) = said_of(task, 0.2), said_of(task, 0.9)
+    (good, y), (bad, _) = answers_and_labels(task, 0.2), answers_and_labels(task, 0.9)
     before, after = kind.groups(good, y, names), kind.groups(bad, y, names)
     assert [group.name for group in before] == [group.name for group in after]
-    wanted = {"multi_label": int(y.sum()), "regression": 2 * SAMPLES}.get(task, SAMPLES)
-    wanted = int((y[:, 1:, 0] >= 0).sum()) if task in tasks.BOX_TASKS else wanted
-    wanted = int((y != 255).sum()) if task == "segmentation" else wanted
-    assert sum(group.samples for group in before) == wanted
+    expected = {"multi_label": int(y.sum()), "regression": 2 * SAMPLES}.get(task, SAMPLES)
+    expected = int((y[:, 1:, 0] >= 0).sum()) if task in tasks.BOX_TASKS else expected
+    expected = int((y != 255).sum()) if task == "segmentation" else expected
+    assert sum(group.samples for group in before) == expected
     worse = [(a.score < b.score) == kind.SCORE_RISES for b, a in zip(before, after, strict=True) if a.score != b.score]
     assert worse and sum(worse) > len(worse) / 2
     assert kind.is_correct(good, y).sum() > kind.is_correct(bad, y).sum()
@@ -380,28 +380,28 @@ def test_groups_hold_every_sample_and_a_worse_network_scores_worse(task: str) ->
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_answers_and_labels_are_told_in_words(task: str) -> None:
+def test_answers_and_labels_are_described_in_words(task: str) -> None:
     kind = tasks.load_task(task)
-    answers, y = said_of(task, 0.2)
-    said, meant = kind.describe_answers(answers, y, OF_EACH[task]), kind.describe_labels(y, OF_EACH[task])
-    assert len(said) == len(meant) == SAMPLES
+    answers, y = answers_and_labels(task, 0.2)
+    answered, labelled = kind.describe_answers(answers, y, OF_EACH[task]), kind.describe_labels(y, OF_EACH[task])
+    assert len(answered) == len(labelled) == SAMPLES
     if task == "segmentation":  # shares of the picture, whose last per cent may differ
-        assert said[0].endswith(("ground", "disc", "bar")) and meant[-1] == "nothing"
+        assert answered[0].endswith(("ground", "disc", "bar")) and labelled[-1] == "nothing"
     elif task in tasks.BOX_TASKS:  # as many of each, and they may lie elsewhere
-        assert all(a == b for a, b, right in zip(said, meant, kind.is_correct(answers, y), strict=True) if right)
+        assert all(a == b for a, b, right in zip(answered, labelled, kind.is_correct(answers, y), strict=True) if right)
     elif task != "regression":  # whose right answers need not be the very same number
-        assert [a == b for a, b in zip(said, meant, strict=True)] == kind.is_correct(answers, y).tolist()
+        assert [a == b for a, b in zip(answered, labelled, strict=True)] == kind.is_correct(answers, y).tolist()
 
 
 def test_scores_of_groups_are_scikit_learns() -> None:
-    answers, y = said_of("classification", 0.5)
+    answers, y = answers_and_labels("classification", 0.5)
     groups = classification.groups(answers, y, OF_EACH["classification"])
     assert [group.score for group in groups] == pytest.approx(recall_score(y, answers, average=None))
     assert sum(group.false for group in groups) == (answers != y).sum()
-    answers, y = said_of("multi_label", 0.5)
+    answers, y = answers_and_labels("multi_label", 0.5)
     labels = multi_label.groups(answers, y, OF_EACH["multi_label"])
     assert [group.score for group in labels] == pytest.approx(f1_score(y, answers, average=None))
-    answers, y = said_of("regression", 0.5)
+    answers, y = answers_and_labels("regression", 0.5)
     ranges = [group for group in regression.groups(answers, y, OF_EACH["regression"]) if group.name.startswith("f:")]
     assert len(ranges) == regression.RANGES and {group.samples for group in ranges} == {SAMPLES // regression.RANGES}
     assert np.mean([group.score for group in ranges]) == pytest.approx(
@@ -410,7 +410,7 @@ def test_scores_of_groups_are_scikit_learns() -> None:
 
 
 def test_normal_samples_raise_one_false_alarm_in_a_hundred() -> None:
-    answers, y = said_of("anomaly", 0.5)
+    answers, y = answers_and_labels("anomaly", 0.5)
     normal, anomalies = anomaly.groups(answers, y, OF_EACH["anomaly"])
     alarms = normal.samples - normal.found
     assert alarms == anomalies.false == pytest.approx(anomaly.FALSE_ALARMS * normal.samples, abs=1)

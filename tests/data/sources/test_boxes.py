@@ -1,4 +1,4 @@
-"""Pictures with boxes: the same scene in every format gives the same samples and labels, and what is wrong is told."""
+"""Pictures with boxes: the same scene in every format gives the same samples and labels, and errors are reported."""
 
 from __future__ import annotations
 
@@ -67,15 +67,15 @@ def test_samples_and_boxes_are_those_of_the_scene(form: str, tmp_path: Path) -> 
     data = read(tmp_path, form)
     assert data.classes == CLASSES
     assert data.train.y[0, 0].tolist() == [-1, 0, 0, 64, 48]
-    wanted = {
+    expected = {
         scene.pixels.tobytes(): sorted(
             [float(CLASSES.index(kind)), *map(float, sides)] for kind, *sides in scene.things
         )
         for scene in made
     }
     found = rows(data)
-    assert set(found) == set(wanted)
-    for key, boxes in wanted.items():
+    assert set(found) == set(expected)
+    for key, boxes in expected.items():
         np.testing.assert_allclose(found[key], boxes, atol=1e-3)
     assert len(data.test) == sum(scene.split == "test" for scene in made)
 
@@ -96,12 +96,12 @@ def test_a_letterbox_keeps_proportions_and_moves_boxes_with_them(tmp_path: Path)
     WRITERS["coco"](tmp_path / "data", made)
     for size, (left, top, scale) in {(80, 80): (0, 10, 1.25), (32, 40): (0, 8, 0.5)}.items():
         data = read(tmp_path, "coco", width=size[0], height=size[1])
-        wanted = sorted(
+        expected = sorted(
             [float(CLASSES.index(kind)), left + a * scale, top + b * scale, left + c * scale, top + d * scale]
             for scene in made
             for kind, a, b, c, d in scene.things
         )
-        np.testing.assert_allclose(sorted(row for boxes in rows(data).values() for row in boxes), wanted, atol=1e-3)
+        np.testing.assert_allclose(sorted(row for boxes in rows(data).values() for row in boxes), expected, atol=1e-3)
         assert not data.train.x[:, :top].any() and not data.train.x[:, -top:].any()
         assert data.train.x[:, top].any()
 
@@ -119,8 +119,8 @@ def test_the_device_reads_a_file_as_training_does_and_finds_the_way_back(fit: st
         assert sample.size == (70, 31)
         place = input_path.picture_transform(sample.size, data.input_path[1])
         back = sorted([kind, *place.to_picture(sides)] for kind, *sides in known[sample.raw.tobytes()])
-        wanted = sorted([float(CLASSES.index(kind)), *map(float, sides)] for kind, *sides in scene.things)
-        np.testing.assert_allclose(back, wanted, atol=0.02)
+        expected = sorted([float(CLASSES.index(kind)), *map(float, sides)] for kind, *sides in scene.things)
+        np.testing.assert_allclose(back, expected, atol=0.02)
 
 
 def test_a_picture_that_stands_on_its_side_is_turned_with_its_boxes_as_they_are_seen(tmp_path: Path) -> None:
@@ -134,9 +134,9 @@ def test_a_picture_that_stands_on_its_side_is_turned_with_its_boxes_as_they_are_
     assert rows(read(tmp_path, "yolo")) == {
         key: boxes for key, boxes in rows(read(tmp_path, "yolo", cache=str(tmp_path / "other"))).items()
     }
-    wanted = sorted(sides for scene in made for sides in ([CLASSES.index(k), *s] for k, *s in scene.things))
+    expected = sorted(sides for scene in made for sides in ([CLASSES.index(k), *s] for k, *s in scene.things))
     found = sorted(box for boxes in rows(read(tmp_path, "yolo")).values() for box in boxes)
-    np.testing.assert_allclose(found, wanted, atol=1e-3)
+    np.testing.assert_allclose(found, expected, atol=1e-3)
 
 
 @pytest.mark.slow
@@ -156,8 +156,8 @@ def test_every_file_gets_the_evaluations_own_boxes(
     golden = {"i.npy": npy(images(2)), "o.npy": npy(expected_outputs(images(2)).astype(np.float32))}
     path = tmp_path / "b.edge.zip"
     bundle.write(path, manifest(target, content, raw=raw, boxes=options_._asdict()), {**content, **golden})
-    asked = ("--json", "--no-trial", "--threads", "1", "--interpreter", ONLY[target][0])
-    assert main(["predict", str(path), str(tmp_path / "data"), *asked]) == 0
+    flags = ("--json", "--no-trial", "--threads", "1", "--interpreter", ONLY[target][0])
+    assert main(["predict", str(path), str(tmp_path / "data"), *flags]) == 0
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {each["input"] for each in answers} == {str(each) for each in odd}
     found = 0
@@ -281,11 +281,11 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
 
 @pytest.mark.usefixtures("no_recursion_limit")
 @pytest.mark.parametrize("fault", BROKEN)
-def test_what_is_wrong_is_one_line_that_says_where(fault: str, tmp_path: Path) -> None:
-    form, change, said = BROKEN[fault]
+def test_invalid_data_are_refused_in_one_line_that_says_where(fault: str, tmp_path: Path) -> None:
+    form, change, message = BROKEN[fault]
     WRITERS[form](tmp_path / "data", scenes(20))
     change(tmp_path / "data")
-    with pytest.raises(DataError, match=said) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         read(tmp_path, form)
     assert "\n" not in str(caught.value)
     assert not list((tmp_path / "cache").glob("*/record.json")) if (tmp_path / "cache").exists() else True
@@ -346,17 +346,17 @@ def test_a_coco_picture_is_the_one_of_its_own_split(file_name: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("file_name", "said"),
+    ("file_name", "message"),
     [
         ("old/{number:04}.png", "'old/0000.png' is in another folder, train/0000.png or val/0000.png; write that"),
         ("{number:04}.png", "boxes.json: '0000.png' may be train/0000.png or val/0000.png; write its folder"),
     ],
 )
-def test_a_coco_picture_that_may_be_several_is_refused(file_name: str, said: str, tmp_path: Path) -> None:
+def test_a_coco_picture_that_may_be_several_is_refused(file_name: str, message: str, tmp_path: Path) -> None:
     two_splits(tmp_path / "data", file_name)
     (tmp_path / "data/annotations/instances_val.json").unlink()
     (tmp_path / "data/annotations/instances_train.json").rename(tmp_path / "data/annotations/boxes.json")
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         read(tmp_path, "coco")
 
 
@@ -385,7 +385,7 @@ def test_a_coco_picture_is_listed_once(tmp_path: Path) -> None:
         read(tmp_path, "coco")
 
 
-def test_other_json_files_are_passed_by_and_told(tmp_path: Path) -> None:
+def test_other_json_files_are_skipped_and_reported(tmp_path: Path) -> None:
     two_splits(tmp_path / "data")
     (tmp_path / "data/export.json").write_text('{"images": 3}')
     captions = {"images": [{"id": 1, "file_name": "0000.png"}], "annotations": [{"image_id": 1, "caption": "a cell"}]}
@@ -396,7 +396,7 @@ def test_other_json_files_are_passed_by_and_told(tmp_path: Path) -> None:
     assert any("2 .json files that are not COCO annotations; the first is export.json" in note for note in data.notes)
 
 
-def test_yolo_splits_are_told_by_folders_in_any_case_and_with_years(tmp_path: Path) -> None:
+def test_yolo_splits_are_recognised_by_folders_in_any_case_and_with_years(tmp_path: Path) -> None:
     WRITERS["yolo"](tmp_path / "data", scenes(40))
     for folder in ("images", "labels"):
         (tmp_path / "data" / folder / "test").rename(tmp_path / "data" / folder / "Test2017")
@@ -404,19 +404,19 @@ def test_yolo_splits_are_told_by_folders_in_any_case_and_with_years(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("folder", "said"),
+    ("folder", "message"),
     [("testing", "images/testing: 'testing' is not the name of a split, did you mean \"test\""),
      ("holdout", "images/holdout: 'holdout' is not the name of a split, allowed here: test, train")],
 )  # fmt: skip
-def test_a_folder_beside_train_that_is_no_split_is_refused(folder: str, said: str, tmp_path: Path) -> None:
+def test_a_folder_beside_train_that_is_no_split_is_refused(folder: str, message: str, tmp_path: Path) -> None:
     WRITERS["yolo"](tmp_path / "data", scenes(20))
     for kind in ("images", "labels"):
         (tmp_path / "data" / kind / "test").rename(tmp_path / "data" / kind / folder)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         read(tmp_path, "yolo")
 
 
-def test_linked_folders_are_told(tmp_path: Path) -> None:
+def test_linked_folders_are_reported(tmp_path: Path) -> None:
     WRITERS["yolo"](tmp_path / "data", scenes(20))
     (tmp_path / "data/images/test").rename(tmp_path / "elsewhere")
     (tmp_path / "data/images/test").symlink_to(tmp_path / "elsewhere")
@@ -428,7 +428,7 @@ def test_linked_folders_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", ["mirrored", "beside"])
-def test_yolo_labels_and_pictures_without_each_other_are_told(layout: str, tmp_path: Path) -> None:
+def test_yolo_labels_and_pictures_without_each_other_are_reported(layout: str, tmp_path: Path) -> None:
     home = tmp_path / "data"
     WRITERS["yolo"](home, scenes(40))
     if layout == "beside":
@@ -441,8 +441,8 @@ def test_yolo_labels_and_pictures_without_each_other_are_told(layout: str, tmp_p
     (home / "images/train/scene001.png").unlink()
     (labels / "test/scene003.txt").unlink()
     (labels / "train/scene004.txt").unlink()
-    said = [note.split(";") for note in read(tmp_path, "yolo").notes if "without a" in note]
-    assert said == [
+    notes = [note.split(";") for note in read(tmp_path, "yolo").notes if "without a" in note]
+    assert notes == [
         ["1 label files without a picture", f" the first is {labels.name}/train/scene001.txt"],
         ["2 pictures without a label file, which count as empty", " the first is images/test/scene003.png"],
     ]

@@ -15,7 +15,7 @@ CLASSES = ("creek", "lake", "river")
 
 
 def written(path: Path, count: int, seed: int = 0, extra: tuple[str, ...] = ()) -> Path:
-    """`count` rows of three features and a class that they tell."""
+    """`count` rows of three features and a class that follows from them."""
     random = np.random.default_rng(seed)
     lines = [",".join([*COLUMNS, "kind", *extra])]
     for number in range(count):
@@ -113,14 +113,14 @@ def test_values_and_several_labels_are_columns(tmp_path: Path) -> None:
         read(path, "multi_label", label=["less", "q"], columns=["a"])
 
 
-def test_a_row_number_is_told(tmp_path: Path) -> None:
+def test_a_row_number_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "n.csv"
     path.write_text("\n".join(["id,x,kind", *(f"{n},{n % 7}.5,{'ab'[n % 2]}" for n in range(60))]))
     assert any(note.startswith("id: rises by 1 from row to row") for note in read(path).notes)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("x,kind\n1,a\n2,\n", "t.csv, line 3, column 'kind': empty; write the label of the row, or leave the row out"),
         ("x,kind\n1,a\n,b\n", "t.csv, line 3, column 'x': got ''; every cell must be a number"),
@@ -131,12 +131,12 @@ def test_a_row_number_is_told(tmp_path: Path) -> None:
         ("1,2\n3,4\n", "its first line holds numbers"),
     ],
 )
-def test_what_cannot_be_read_is_named(text: str, told: str, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_named(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(text)
     with pytest.raises(DataError) as caught:
         read(path)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_column_has_one_use(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_column_has_one_use(tmp_path: Path) -> None:
         read(path, label=["kind", "area"])
 
 
-def test_a_folder_without_train_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_train_is_reported(tmp_path: Path) -> None:
     written(tmp_path / "waters" / "all.csv", 30)
     with pytest.raises(DataError, match="holds no train.csv; name the table itself, or call it train.csv"):
         read(tmp_path / "waters")

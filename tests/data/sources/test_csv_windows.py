@@ -73,9 +73,9 @@ def test_windows_are_the_rows_of_their_file(stride: int | None, count: int, tmp_
     assert (data.kind, data.raw_shape, data.columns) == ("window", (20, 3), COLUMNS)
     assert (data.classes, data.raw_range) == (("rest", "run", "walk"), None)
     files = sorted(home.rglob("*.csv"))
-    wanted = set().union(*(windows_of(path, 20, stride or 20) for path in files))
-    assert len(wanted) == 24 * count
-    assert {x.tobytes() for split in every(data).values() for x in split.x} == wanted
+    expected = set().union(*(windows_of(path, 20, stride or 20) for path in files))
+    assert len(expected) == 24 * count
+    assert {x.tobytes() for split in every(data).values() for x in split.x} == expected
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -90,9 +90,9 @@ def test_the_windows_of_a_recording_stay_in_one_split(seed: int, tmp_path: Path)
         assert set(split.y.tolist()) == {0, 1, 2}, name
         labels = [data.classes[label] for label in split.y]
         assert labels == [owner[x.tobytes()].parent.name for x in split.x]
-    told = next(note for note in data.notes if note.startswith("samples of recordings"))
+    line = next(note for note in data.notes if note.startswith("samples of recordings"))
     assert re.search(
-        r"train 30 of 6, calibration 15 of 3, validation 15 of 3, test 15 of 3|of recordings: .*test", told
+        r"train 30 of 6, calibration 15 of 3, validation 15 of 3, test 15 of 3|of recordings: .*test", line
     )
 
 
@@ -142,7 +142,7 @@ def test_a_renamed_column_is_other_data(tmp_path: Path) -> None:
     assert load(parse(options(one))).digest != load(parse(options(other))).digest
 
 
-def test_texts_and_times_are_told(tmp_path: Path) -> None:
+def test_columns_of_texts_and_times_are_reported(tmp_path: Path) -> None:
     home = tmp_path / "logged"
     for path in folder(tmp_path / "worn").rglob("*.csv"):
         lines = path.read_text().splitlines()
@@ -158,7 +158,7 @@ def test_texts_and_times_are_told(tmp_path: Path) -> None:
     assert named.columns == COLUMNS and not any("rises" in note or "channels" in note for note in named.notes)
 
 
-def test_ends_and_short_recordings_are_told(tmp_path: Path) -> None:
+def test_dropped_ends_and_short_recordings_are_reported(tmp_path: Path) -> None:
     home = folder(tmp_path, rows=45)
     written(home / "train/walk/short.csv", recording(19, 2.0, 99))
     data = load(parse(options(home)))
@@ -195,7 +195,7 @@ def test_a_recording_that_stands_in_two_splits_is_an_overlap(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
             lambda text: text.replace("ax,", "gx,"),
@@ -212,10 +212,10 @@ def test_a_recording_that_stands_in_two_splits_is_an_overlap(tmp_path: Path) -> 
         (lambda text: text.split("\n", 1)[1], r"005.csv: its first line holds numbers"),
     ],
 )
-def test_a_bad_recording_is_named_with_line_and_column(change: object, said: str, tmp_path: Path) -> None:
+def test_a_bad_recording_is_named_with_line_and_column(change: object, message: str, tmp_path: Path) -> None:
     path = folder(tmp_path) / "train/walk/005.csv"
     path.write_text(change(path.read_text()))  # type: ignore[operator]
-    with pytest.raises(DataError, match=f"train/walk/{said}"):
+    with pytest.raises(DataError, match=f"train/walk/{message}"):
         load(parse(options(tmp_path)))
 
 
@@ -246,12 +246,12 @@ def test_progress_counts_recordings_and_another_layout_is_explained(tmp_path: Pa
 
 
 def test_the_options_say_what_is_wrong(tmp_path: Path) -> None:
-    for more, said in (
+    for more, message in (
         ({"window": 1}, "data.window: got 1"),
         ({"stride": 0}, "data.stride: got 0"),
         ({"columns": []}, "data.columns"),
     ):
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=message):
             parse(options(tmp_path, **more))
     without = {name: value for name, value in options(tmp_path).items() if name != "window"}
     with pytest.raises(ConfigError, match="data.window: missing"):

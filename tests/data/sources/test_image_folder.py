@@ -12,11 +12,11 @@ from PIL import Image
 from edgekit.core.errors import ConfigError, DataError
 from edgekit.data import load, parse
 from tests import requirements
-from tests.data.pictures import CLASSES, asked, contents, picture, read, samples, unpacked, zipped
+from tests.data.pictures import CLASSES, contents, data_section, picture, read, samples, unpacked, zipped
 
 
 def section(tmp_path, monkeypatch):
-    return asked(zipped(tmp_path, samples()))
+    return data_section(zipped(tmp_path, samples()))
 
 
 def test_folder_and_zip_give_the_same_data(tmp_path):
@@ -32,8 +32,8 @@ def test_pixels_are_pillows_own(tmp_path, channels, mode, size):
     files = samples()
     data = read(zipped(tmp_path, files), size=size, channels=channels)
     bilinear = Image.Resampling.BILINEAR
-    wanted = [Image.open(io.BytesIO(raw)).convert(mode).resize((size, size), bilinear) for raw in files.values()]
-    assert contents(data) == sorted(image.tobytes() for image in wanted)
+    expected = [Image.open(io.BytesIO(raw)).convert(mode).resize((size, size), bilinear) for raw in files.values()]
+    assert contents(data) == sorted(image.tobytes() for image in expected)
     assert data.raw_shape == (size, size, channels)
 
 
@@ -75,7 +75,7 @@ def test_one_folder_around_everything_is_looked_through(tmp_path):
 
 @pytest.mark.parametrize("pack", [zipped, unpacked])
 @pytest.mark.parametrize(
-    "change, told",
+    "change, message",
     [
         (
             lambda name: name.replace("train/bee", "tests").removeprefix("train/"),
@@ -87,8 +87,8 @@ def test_one_folder_around_everything_is_looked_through(tmp_path):
         (lambda name: name.replace("train", "test"), "no train folder, only 'test'"),
     ],
 )
-def test_another_layout_is_told_the_expected_one(tmp_path, pack, change, told):
-    with pytest.raises(DataError, match=told):
+def test_the_error_for_another_layout_shows_the_expected_one(tmp_path, pack, change, message):
+    with pytest.raises(DataError, match=message):
         read(pack(tmp_path, {change(name): data for name, data in samples().items()}))
 
 
@@ -124,7 +124,7 @@ def test_pictures_with_a_turn_stand_upright_and_the_notes_say_it(tmp_path):
     assert upright not in contents(read(path, size=12, orientation="ignore"))
 
 
-def test_pictures_of_other_proportions_are_told_and_can_be_cropped(tmp_path):
+def test_pictures_of_other_proportions_are_reported_and_can_be_cropped(tmp_path):
     wide = np.zeros((10, 30, 3), np.uint8)
     wide[:, 10:20] = np.arange(10, dtype=np.uint8)[:, None, None] + 100
     stream = io.BytesIO()
@@ -137,7 +137,7 @@ def test_pictures_of_other_proportions_are_told_and_can_be_cropped(tmp_path):
 
 
 def test_a_picture_with_a_flipped_bit_is_refused_and_not_half_read(tmp_path):
-    """A PNG loads itself to find its EXIF tag: what goes wrong there must be told."""
+    """A PNG loads itself to find its EXIF tag: errors there must be reported."""
     from edgekit.runner import inputs
     from edgekit.runner.bundle.manifest import RawSpec
     from edgekit.runner.errors import InputError
@@ -263,8 +263,8 @@ def test_large_pictures_are_decoded_in_the_same_order(tmp_path):
     files = {str(Path(name).with_suffix(".png")): data for name, data in files.items()}
     data = read(zipped(tmp_path, files), size=120)
     bilinear = Image.Resampling.BILINEAR
-    wanted = [Image.open(io.BytesIO(raw)).resize((120, 120), bilinear).tobytes() for raw in files.values()]
-    assert contents(data) == sorted(wanted)
+    expected = [Image.open(io.BytesIO(raw)).resize((120, 120), bilinear).tobytes() for raw in files.values()]
+    assert contents(data) == sorted(expected)
 
 
 def test_an_unset_variable_is_a_fault_of_the_config(monkeypatch):

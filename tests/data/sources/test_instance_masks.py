@@ -44,9 +44,9 @@ def labels_by_picture(data: Data) -> dict[bytes, instance_masks.Labels]:
     }
 
 
-def check_close(found: np.ndarray, diamond: Diamond, expected: np.ndarray) -> None:
+def check_close(mask: np.ndarray, diamond: Diamond, expected: np.ndarray) -> None:
     """The pixels are those of the diamond; only where a centre lies on an edge may they differ."""
-    assert (found != expected).sum() <= 2, (diamond, (found != expected).sum())
+    assert (mask != expected).sum() <= 2, (diamond, (mask != expected).sum())
 
 
 @pytest.mark.parametrize("form", sorted(WRITERS))

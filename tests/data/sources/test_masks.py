@@ -1,4 +1,4 @@
-"""Pictures with masks: both layouts give the same samples and labels, and what is wrong is told."""
+"""Pictures with masks: both layouts give the same samples and labels, and errors are reported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.runner.conftest import npy
 TASK = "segmentation"
 SIDES = (32, 48)
 ONLY = {"onnx": "onnxruntime", "openvino": "openvino", "tflite": "litert"}
-"""By target the interpreter that is asked."""
+"""The interpreter that answers, by target."""
 
 
 def section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -60,9 +60,9 @@ def test_samples_and_masks_are_those_of_the_scene(layout: str, tmp_path: Path) -
     data = read(tmp_path, layout)
     assert data.classes == CLASSES
     assert data.train.y.dtype == np.uint8 and data.train.y.shape[1:] == (48, 64)
-    found, wanted = by_sample(data), {scene.pixels.tobytes(): scene.mask for scene in made}
-    assert set(found) == set(wanted)
-    for key, mask in wanted.items():
+    found, expected = by_sample(data), {scene.pixels.tobytes(): scene.mask for scene in made}
+    assert set(found) == set(expected)
+    for key, mask in expected.items():
         np.testing.assert_array_equal(found[key], mask)
     assert len(data.test) == sum(scene.split == "test" for scene in made)
 
@@ -112,10 +112,10 @@ def test_masks_lie_where_the_pictures_lie_and_bars_are_of_no_class(
     inside = np.s_[place.top : place.top + place.height, place.left : place.left + place.width]
     for scene in made:
         [sample] = inputs.samples(str(tmp_path / "data/JPEGImages" / f"{scene.name}.png"), raw)
-        wanted = np.full((height, width), UNKNOWN, np.uint8)
-        wanted[inside] = Image.fromarray(scene.mask).resize((place.width, place.height), Image.Resampling.NEAREST)
-        np.testing.assert_array_equal(found[sample.raw.tobytes()], wanted)
-        assert (wanted == UNKNOWN).mean() > (0.3 if fit == "letterbox" and size == (80, 80) else 0)
+        expected = np.full((height, width), UNKNOWN, np.uint8)
+        expected[inside] = Image.fromarray(scene.mask).resize((place.width, place.height), Image.Resampling.NEAREST)
+        np.testing.assert_array_equal(found[sample.raw.tobytes()], expected)
+        assert (expected == UNKNOWN).mean() > (0.3 if fit == "letterbox" and size == (80, 80) else 0)
 
 
 def test_a_picture_that_stands_on_its_side_has_a_mask_as_it_is_seen(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_vocs_classes_have_their_names_without_a_file(tmp_path: Path) -> None:
         read(tmp_path, "voc")
 
 
-def test_lists_of_voc_for_other_tasks_do_not_matter_and_unlisted_masks_are_told(tmp_path: Path) -> None:
+def test_lists_of_voc_for_other_tasks_do_not_matter_and_unlisted_masks_are_reported(tmp_path: Path) -> None:
     made = scenes(30)
     WRITERS["voc"](tmp_path / "data", made)
     (tmp_path / "data/ImageSets/Main").mkdir()
@@ -195,16 +195,16 @@ BAD: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.parametrize("fault", BAD)
 def test_a_bad_pair_is_refused_and_a_few_are_skipped_and_named(fault: str, tmp_path: Path) -> None:
-    change, said = BAD[fault]
+    change, message = BAD[fault]
     WRITERS["folders"](tmp_path / "data", scenes(40))
     change(tmp_path / "data")
     with pytest.raises(DataError, match=r"1 of 40 pictures cannot be read with their masks, more than") as caught:
         read(tmp_path, "folders")
-    assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
     data = read(tmp_path, "folders", max_bad_fraction=0.05)
     assert len(by_sample(data)) == 39
     [note] = [note for note in data.notes if note.startswith("skipped 1 pictures that cannot be read")]
-    assert "images/train/scene001.png (" in note and said in note
+    assert "images/train/scene001.png (" in note and message in note
 
 
 def _twice(ending: str) -> Callable[[Path], None]:
@@ -240,11 +240,11 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("fault", BROKEN)
-def test_what_is_wrong_is_one_line_that_says_where(fault: str, tmp_path: Path) -> None:
-    layout, change, said = BROKEN[fault]
+def test_invalid_data_are_refused_in_one_line_that_says_where(fault: str, tmp_path: Path) -> None:
+    layout, change, message = BROKEN[fault]
     WRITERS[layout](tmp_path / "data", scenes(20))
     change(tmp_path / "data")
-    with pytest.raises(DataError, match=said) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         read(tmp_path, "folders" if fault == "another layout" else layout)
     assert "\n" not in str(caught.value)
 
@@ -341,8 +341,8 @@ def test_every_file_gets_the_evaluations_own_mask(
         golden={"inputs": "i.npy", "outputs": "o.npy", "atol": 1e-4, "top1": False},
     )  # fmt: skip
     bundle.write(path, manifest, {**content, **golden})
-    asked = ("--json", "--no-trial", "--threads", "1", "--interpreter", ONLY[target])
-    assert main(["predict", str(path), str(tmp_path / "data/images"), *asked]) == 0
+    flags = ("--json", "--no-trial", "--threads", "1", "--interpreter", ONLY[target])
+    assert main(["predict", str(path), str(tmp_path / "data/images"), *flags]) == 0
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {each["input"] for each in answers} == {str(each) for each in odd}
     several = 0
@@ -353,13 +353,13 @@ def test_every_file_gets_the_evaluations_own_mask(
         (width, height), place = sample.size, input_path.picture_transform(sample.size, data.input_path[1])
         rows = [(place.top + (2 * row + 1) * place.height // (2 * height)) // 2 for row in range(height)]
         columns = [(place.left + (2 * column + 1) * place.width // (2 * width)) // 2 for column in range(width)]
-        wanted = cells[np.ix_(rows, columns)]
+        expected = cells[np.ix_(rows, columns)]
         found = np.full((height, width), UNKNOWN)
         for each in answer["masks"]:
             rle = {"size": each["size"], "counts": each["counts"]}
             found[coco.decode(coco.frPyObjects(rle, *rle["size"])) > 0] = CLASSES.index(each["label"])
-        np.testing.assert_array_equal(found, wanted)
-        assert answer["shares"] == {name: (wanted == place).mean() for place, name in enumerate(CLASSES)}
+        np.testing.assert_array_equal(found, expected)
+        assert answer["shares"] == {name: (expected == place).mean() for place, name in enumerate(CLASSES)}
         several += len(answer["masks"]) > 1
     assert several > len(answers) / 2
     assert device.UNKNOWN == UNKNOWN

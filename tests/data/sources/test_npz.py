@@ -107,7 +107,7 @@ def test_a_given_validation_leaves_test_to_be_made(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change, told",
+    "change, message",
     [
         ({"y_train": None}, "y_train missing; it holds x_train"),
         ({"x_test": vectors()[0]}, "y_test missing"),
@@ -118,10 +118,10 @@ def test_a_given_validation_leaves_test_to_be_made(tmp_path):
         ({"y_train": np.arange(120) * 7}, "without gaps"),
     ],
 )
-def test_wrong_arrays_are_named(tmp_path, change, told):
+def test_wrong_arrays_are_named(tmp_path, change, message):
     x, y = vectors()
     arrays = {name: array for name, array in {"x_train": x, "y_train": y, **change}.items() if array is not None}
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         load(parse(written(tmp_path, **arrays)))
 
 

@@ -53,33 +53,33 @@ def test_the_users_own_arrays_stay_writable(own):
 
 
 @pytest.mark.parametrize(
-    "flaw, told",
+    "flaw, message",
     [
         ("list", "returned list; it must return a dict"),
         ("raise", "RuntimeError: the sensor is off"),
         ("ragged", "x_train is not an array"),
     ],
 )
-def test_a_function_that_does_not_deliver(own, flaw, told):
-    with pytest.raises(DataError, match=told):
+def test_a_function_that_does_not_deliver(own, flaw, message):
+    with pytest.raises(DataError, match=message):
         load(parse({**own, "kwargs": {"flaw": flaw}}))
 
 
-def test_unknown_kwargs_are_told(own):
+def test_unknown_kwargs_are_reported(own):
     with pytest.raises(DataError, match="unexpected keyword argument 'cuont'"):
         load(parse({**own, "kwargs": {"cuont": 3}}))
 
 
 @pytest.mark.parametrize(
-    "function, told",
+    "function, message",
     [
         ("users_own_dta:make", "no module 'users_own_dta'"),
         ("users_own_data:mkae", "no 'mkae', did you mean \"make\""),
         ("users_own_data:number", "cannot be called under 'number'"),
     ],
 )
-def test_a_function_that_is_not_there(own, function, told):
-    with pytest.raises(ConfigError, match=told):
+def test_a_function_that_is_not_there(own, function, message):
+    with pytest.raises(ConfigError, match=message):
         load(parse({**own, "function": function}))
 
 

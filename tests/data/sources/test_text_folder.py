@@ -33,7 +33,7 @@ def folder(home: Path, count: int = 90) -> Path:
     return home
 
 
-def given(tmp_path: Path) -> str:
+def vocabulary_file(tmp_path: Path) -> str:
     """A vocabulary of these texts: one that is built from the train split changes with the split."""
     path = tmp_path / "given.json"
     path.write_bytes(vocabulary.train_vocabulary([text for _, text in texts(90)], 90))
@@ -42,7 +42,7 @@ def given(tmp_path: Path) -> str:
 
 def section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     home = folder(tmp_path / "texts")
-    return {"path": str(home), "tokens": 16, "tokenizer": given(tmp_path), "calibration_samples": 6}
+    return {"path": str(home), "tokens": 16, "tokenizer": vocabulary_file(tmp_path), "calibration_samples": 6}
 
 
 def config(tmp_path: Path, **options: object) -> dict[str, object]:
@@ -109,16 +109,16 @@ def test_long_texts_are_cut_and_counted_or_refused_by_name(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"caf\xe9", r"bad.txt: not text in UTF-8 \(byte 3\); save it in UTF-8"),
         (b"a" * (1 << 21), "more than 1,048,576"),
     ],
 )
-def test_a_file_that_is_no_text_is_named(content: bytes, said: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_text_is_named(content: bytes, message: str, tmp_path: Path) -> None:
     options = config(tmp_path)
     (tmp_path / "texts" / "train" / "ham" / "bad.txt").write_bytes(content)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         load(parse(options))
 
 

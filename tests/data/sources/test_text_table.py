@@ -17,7 +17,7 @@ from edgekit.runner.errors import InputError
 from edgekit.runner.input_path import DELIMITERS
 from tests import requirements
 
-from .test_text_folder import given, texts
+from .test_text_folder import texts, vocabulary_file
 
 
 def table(path: Path, header: bool = True, count: int = 90) -> Path:
@@ -28,7 +28,7 @@ def table(path: Path, header: bool = True, count: int = 90) -> Path:
 
 def section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     path = table(tmp_path / "texts.tsv")
-    return {"path": str(path), "tokens": 16, "tokenizer": given(tmp_path), "calibration_samples": 6}
+    return {"path": str(path), "tokens": 16, "tokenizer": vocabulary_file(tmp_path), "calibration_samples": 6}
 
 
 def config(path: Path, **options: object) -> dict[str, object]:
@@ -88,12 +88,12 @@ def test_every_row_of_the_table_is_the_same_sample_on_the_device(
     data = load(parse(config(tmp_path / "x.TSV", **options)))
     raw = RawSpec(**spec_for(data, "edgekit.models.mlp:mlp", {}, []).raw)
     assert inputs.suffixes(raw) == [".npy", ".csv", ".txt", ".tsv"]
-    wanted = Counter(
+    expected = Counter(
         x.tobytes() for split in (data.train, data.calibration, data.validation, data.test) for x in split.x
     )
     for name in ("x.TSV", "x.csv"):
         found = list(inputs.samples(str(tmp_path / name), raw, members=data.members))
-        assert Counter(sample.raw.tobytes() for sample in found) == wanted
+        assert Counter(sample.raw.tobytes() for sample in found) == expected
         assert [str(sample.span).split(",")[0] for sample in found] == [f"row {number}" for number in range(1, 91)]
 
 
@@ -115,11 +115,11 @@ DEVICE = {
 
 @pytest.mark.parametrize("fault", DEVICE)
 def test_a_table_that_the_device_cannot_take_is_refused_in_one_line(fault: str, tmp_path: Path) -> None:
-    content, said = DEVICE[fault]
+    content, message = DEVICE[fault]
     data = load(parse(config(table(tmp_path / "x.tsv"))))
     raw = RawSpec(**spec_for(data, "edgekit.models.mlp:mlp", {}, []).raw)
     (tmp_path / "x.tsv").write_bytes(content)
-    with pytest.raises(InputError, match=said) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         list(inputs.samples(str(tmp_path / "x.tsv"), raw, members=data.members))
     assert str(caught.value).startswith(str(tmp_path / "x.tsv")) and "\n" not in str(caught.value)
 
@@ -142,7 +142,7 @@ def test_texts_in_files_of_their_own_make_no_bundle_that_takes_tables(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("content", "options", "said"),
+    ("content", "options", "message"),
     [
         (b"label\ttext\nham\tcaf\xe9\n", {}, r"x.tsv, line 2: not text in UTF-8 \(byte 18\)"),
         (
@@ -160,10 +160,10 @@ def test_texts_in_files_of_their_own_make_no_bundle_that_takes_tables(tmp_path: 
     ],
 )
 def test_a_table_that_does_not_fit_is_refused_in_one_line(
-    content: bytes, options: dict[str, object], said: str, tmp_path: Path
+    content: bytes, options: dict[str, object], message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "x.tsv").write_bytes(content)
-    with pytest.raises(DataError, match=said) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         load(parse(config(tmp_path / "x.tsv", **options)))
     assert "\n" not in str(caught.value)
 

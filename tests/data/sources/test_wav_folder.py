@@ -16,7 +16,7 @@ from edgekit.data import load, parse
 RATE_HZ = 8000
 
 
-def sound(samples: int, pitch_hz: float, rate_hz: int = RATE_HZ, channels: int = 1) -> bytes:
+def wav_bytes(samples: int, pitch_hz: float, rate_hz: int = RATE_HZ, channels: int = 1) -> bytes:
     """A tone of 16 bits as a WAV file."""
     values = 0.5 * np.sin(2 * np.pi * pitch_hz * np.arange(samples * channels) / rate_hz)
     buffer = io.BytesIO()
@@ -29,11 +29,11 @@ def sound(samples: int, pitch_hz: float, rate_hz: int = RATE_HZ, channels: int =
 
 
 def folder(home: Path, count: int = 24, samples: int = 800) -> Path:
-    """Two classes, 200 to 600 Hz and 900 to 1300 Hz, each sound of its own pitch."""
+    """Two classes, 200 to 600 Hz and 900 to 1300 Hz, each recording of its own pitch."""
     for place in range(count):
         path = home / "train" / ("high" if place % 2 else "low") / f"{place:03}.wav"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(sound(samples, (900 if place % 2 else 200) + 400 * place / count))
+        path.write_bytes(wav_bytes(samples, (900 if place % 2 else 200) + 400 * place / count))
     return home
 
 
@@ -41,7 +41,7 @@ def section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object
     return {"path": str(folder(tmp_path / "sounds", 60)), "rate_hz": RATE_HZ, "seconds": 0.1, "calibration_samples": 4}
 
 
-def test_a_sound_is_what_its_file_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_have_the_values_of_their_wav_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = load(parse({"source": "wav_folder", **section(tmp_path, monkeypatch)}))
     assert (data.kind, data.sample_rate_hz, data.raw_shape, data.classes) == ("audio", RATE_HZ, (800,), ("high", "low"))
     assert data.raw_range == [-1.0, 1.0]
@@ -73,27 +73,27 @@ def test_a_zip_gives_the_same_sounds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
-        (sound(800, 300, rate_hz=16_000), "16000 samples a second, but the config asks for 8000"),
-        (sound(800, 300, channels=2), "2 channels, but the config asks for one"),
-        (sound(0, 300), "it holds no sound"),
+        (wav_bytes(800, 300, rate_hz=16_000), "16000 samples a second, but the config asks for 8000"),
+        (wav_bytes(800, 300, channels=2), "2 channels, but the config asks for one"),
+        (wav_bytes(0, 300), "it holds no sound"),
         (b"no sound at all", "not a WAV file, whatever its name says"),
     ],
 )
-def test_what_is_no_such_sound_is_named(content: bytes, said: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_the_expected_wav_is_named(content: bytes, message: str, tmp_path: Path) -> None:
     home = folder(tmp_path)
     (home / "train/low/zzz.wav").write_bytes(content)
     options = {"source": "wav_folder", "path": str(home), "rate_hz": RATE_HZ, "seconds": 0.1, "calibration_samples": 4}
     options |= {"rates": "exact", "channels": "exact"}
-    with pytest.raises(DataError, match=f"zzz.wav: .*{said}"):
+    with pytest.raises(DataError, match=f"zzz.wav: .*{message}"):
         load(parse(options))
 
 
 def test_other_rates_and_channels_are_resampled_and_mixed_and_the_notes_say_it(tmp_path: Path) -> None:
     home = folder(tmp_path)
-    (home / "train/low/fast.wav").write_bytes(sound(1600, 300, rate_hz=16_000))
-    (home / "train/low/wide.wav").write_bytes(sound(700, 300, channels=2))
+    (home / "train/low/fast.wav").write_bytes(wav_bytes(1600, 300, rate_hz=16_000))
+    (home / "train/low/wide.wav").write_bytes(wav_bytes(700, 300, channels=2))
     options = {"source": "wav_folder", "path": str(home), "rate_hz": RATE_HZ, "seconds": 0.1, "calibration_samples": 4}
     data = load(parse(options))
     assert data.notes[0] == "of 26 sounds: 1 mixed to mono, 1 resampled to 8000 Hz, 1 padded with silence"
@@ -110,7 +110,7 @@ def test_speech_commands_keeps_its_official_lists(zipped: bool, tmp_path: Path) 
         path.rename(home / path.name)
     (home / "train").rmdir()
     (home / "_background_noise_").mkdir()
-    (home / "_background_noise_/pink.wav").write_bytes(sound(8000, 50))
+    (home / "_background_noise_/pink.wav").write_bytes(wav_bytes(8000, 50))
     names = sorted(str(path.relative_to(home)) for path in home.glob("[hl]*/*.wav"))
     (home / "validation_list.txt").write_text("\n".join(names[::6]) + "\n")
     (home / "testing_list.txt").write_text("\n".join(names[1::6]) + "\n")

@@ -93,7 +93,7 @@ def test_every_window_has_the_label_that_covers_most_of_it(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("stretches", "wanted"),
+    ("stretches", "expected"),
     [
         ([(0.0, 1.0, "a")], {0: "a", 1: "a"}),
         ([(0.2, 1.0, "a")], {0: "a", 1: "a"}),
@@ -105,10 +105,10 @@ def test_every_window_has_the_label_that_covers_most_of_it(tmp_path: Path) -> No
     ],
 )
 def test_labels_of_two_windows_of_half_a_second(
-    stretches: list[tuple[float, float, str]], wanted: dict[int, str]
+    stretches: list[tuple[float, float, str]], expected: dict[int, str]
 ) -> None:
     found = wav_track.label_windows([LabelledStretch(*each) for each in stretches], 2, 50, 50, 100, 0.5, None)
-    assert {each.number: each.label for each in found.windows} == wanted
+    assert {each.number: each.label for each in found.windows} == expected
     assert len(found.windows) + sum(found.left_out.values()) == 2
 
 
@@ -156,11 +156,11 @@ TRACKS = {
 @pytest.mark.parametrize("fault", TRACKS)
 def test_a_track_that_cannot_be_is_named(fault: str, tmp_path: Path) -> None:
     path = recording(tmp_path / "street.wav", alternating())
-    text, told = TRACKS[fault]
+    text, message = TRACKS[fault]
     path.with_suffix(".txt").write_text(text)
     with pytest.raises(DataError) as caught:
         read(path)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_marks_without_a_length_and_lines_of_frequencies_are_passed_over(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_recording_without_a_track_is_named(tmp_path: Path) -> None:
         read(path)
 
 
-def test_too_few_stretches_are_told(tmp_path: Path) -> None:
+def test_too_few_stretches_are_reported(tmp_path: Path) -> None:
     path = recording(tmp_path / "street.wav", [(1.0, "a"), (1.0, "b"), (1.0, "a")])
     with pytest.raises(DataError, match="too few recordings to divide"):
         read(path)

@@ -16,7 +16,7 @@ import webdataset
 from edgekit.core.errors import ConfigError, DataError
 from edgekit.data import Data, fingerprint, load, parse
 from tests.data.pictures import contents, picture
-from tests.data.sources.test_wav_folder import sound
+from tests.data.sources.test_wav_folder import wav_bytes
 
 Members = list[tuple[str, bytes]]
 
@@ -92,7 +92,7 @@ def test_sounds_and_vectors(tmp_path: Path) -> None:
     sounds, vectors = list[tuple[str, bytes]](), list[tuple[str, bytes]]()
     for n in range(40):
         cls = (f"{n}.cls", b"low" if n % 2 else b"high")
-        sounds += [(f"{n}.wav", sound(700 + n, 200 + 10 * n)), cls]
+        sounds += [(f"{n}.wav", wav_bytes(700 + n, 200 + 10 * n)), cls]
         vectors += [(f"{n}.npy", npy(np.arange(5) + n + 0.5)), cls]
     shard(tmp_path / "sounds" / "a.tar", sounds)
     shard(tmp_path / "vectors" / "a.tar", vectors)
@@ -131,7 +131,7 @@ def test_a_pattern_of_very_many_shards_is_refused_before_their_names_are_made(tm
         read(tmp_path / "{000000..999999}-{000000..999999}.tar")
 
 
-def test_a_name_that_is_no_unicode_can_be_said(tmp_path: Path) -> None:
+def test_a_name_that_is_no_unicode_can_be_printed(tmp_path: Path) -> None:
     members = pictured(0, 40)
     members[6:8] = [("00\udcff.png", b"no picture"), ("00\udcff.cls", b"1")]
     shard(tmp_path / "shards" / "a.tar", members)
@@ -218,7 +218,7 @@ def with_holes(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("members", "harm", "options", "told"),
+    ("members", "harm", "options", "message"),
     [
         (GOOD, claiming(1 << 60), {}, r"^a\.tar: is truncated or damaged: 0000\.cls has 1,152,.* bytes, but the"),
         (GOOD, claiming(-1024), {}, r"^a\.tar: is truncated or damaged: 0000\.cls has -1,024 bytes, but the"),
@@ -251,18 +251,18 @@ def with_holes(path: Path) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("no_recursion_limit")
-def test_a_bad_shard_is_one_clear_line(members, harm, options, told, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_bad_shard_is_one_clear_line(members, harm, options, message, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     path = shard(tmp_path / "shards" / "a.tar", members)
     if harm:
         harm(path)
-    with pytest.raises(DataError, match=told) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         read(tmp_path / "shards", **options)
     assert "\n" not in str(caught.value)
     assert not list((tmp_path / "cache").glob("*/record.json"))
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "message"),
     [
         (
             ("a.tar", "pipe.tar"),
@@ -278,14 +278,14 @@ def test_a_bad_shard_is_one_clear_line(members, harm, options, told, tmp_path: P
         (("val-0.tar", "test-0.tar"), r"^data\.path: no shard of the split train among 2; put train in the names"),
     ],
 )
-def test_shards_that_are_not_there_or_named_otherwise(names, told, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_shards_that_are_not_there_or_named_otherwise(names, message, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "shards").mkdir()
     for name in names:
         shard(tmp_path / "shards" / name, GOOD)
         if name == "pipe.tar":
             (tmp_path / "shards" / name).unlink()
             os.mkfifo(tmp_path / "shards" / name)
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         read(tmp_path / "shards")
 
 
@@ -299,7 +299,7 @@ def test_vectors_of_other_sizes_are_refused_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"kind": "audio", "size": 8}, r"size: got 8, but kind is audio; leave the option out"),
         ({"kind": "vector", "rate_hz": 8000}, r"rate_hz: got 8000, but kind is vector; leave the option out"),
@@ -308,8 +308,8 @@ def test_vectors_of_other_sizes_are_refused_by_name(tmp_path: Path) -> None:
         ({"classes": ["a", "a"]}, r"classes: got \['a', 'a'\]; name each class once"),
     ],
 )
-def test_options_that_do_not_go_together(options: dict[str, object], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_options_that_do_not_go_together(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         parse({"source": "webdataset", "path": "x", **options})
 
 

@@ -33,7 +33,7 @@ from edgekit.runner import load
 from edgekit.runner.errors import InputError
 from edgekit.device.monitor.field_report import FieldReport
 from tests.serve.memory import own_kb
-from tests.serve.watched import sound
+from tests.serve.watched import ordinary_images
 
 warnings.simplefilter("ignore")
 bundle, disk, seconds = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
@@ -46,7 +46,7 @@ try:
             stream.write(bytes(4096))
 except OSError as error:
     print(error, file=sys.stderr)
-images = sound(200, 3)
+images = ordinary_images(200, 3)
 expected = [plain.predict(image).scores for image in images]
 wrong, refused, number, sizes, last = 0, 0, 0, [], 0.0
 began = time.monotonic()

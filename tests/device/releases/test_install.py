@@ -197,7 +197,7 @@ def test_without_numpy_all_but_the_proof_works(empty: Device, valid_bundles: dic
     empty.confirmed(valid_bundles["1.0.0"])
     empty.confirmed(valid_bundles["2.0.0"])
     without = [sys.executable, "-S", "-m", "edgekit.runner"]
-    oldest = pythons.found().get("3.9")
+    oldest = pythons.available().get("3.9")
     for command in [without, *([[str(oldest), "-S", "-m", "edgekit.runner"]] if oldest else [])]:
         bare = Device(empty.root, command=command)
         other = bare.receive(valid_bundles["3.0.0"])

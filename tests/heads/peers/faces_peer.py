@@ -22,8 +22,8 @@ def answer(job: peer.Job) -> peer.Answers:
     face_detection.MIN_SCORE = job.least
     suppress, height, width = face_detection.non_maximum_suppression, *job.size
 
-    def keep_all(found: list[Any], *_: Any, **__: Any) -> list[Any]:
-        return found
+    def keep_all(faces: list[Any], *_: Any, **__: Any) -> list[Any]:
+        return faces
 
     def predict(picture: np.ndarray, overlap: float) -> peer.Boxes:
         face_detection.MIN_SUPPRESSION_THRESHOLD = overlap

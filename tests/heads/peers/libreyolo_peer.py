@@ -88,9 +88,9 @@ def answer(job: peer.Job) -> peer.Answers:
     run = lambda: [model.model(batch) for batch in batches]  # noqa: E731
     set_norms(model.model, run)
     spread(_last_layers(model.model, network.layers), run)
-    job.say("calibrated")
+    job.log("calibrated")
     model.export(format="onnx", imgsz=size, simplify=False, dynamic=False, output_path=str(job.file))
-    job.say("exported")
+    job.log("exported")
 
     def predict(picture: np.ndarray, overlap: float) -> peer.Boxes:
         found = model.predict(Image.fromarray(picture), imgsz=size, conf=job.least, iou=overlap, max_det=job.most).boxes

@@ -65,7 +65,7 @@ class Job:
         pictures = torch.from_numpy(np.load(Path(self.folder) / "calibration.npy"))
         return list(pictures.permute(0, 3, 1, 2).float().split(BATCH))
 
-    def say(self, what: str) -> None:
+    def log(self, what: str) -> None:
         """Print what has been done."""
         print(f"{time.strftime('%H:%M:%S')} {self.network}: {what}", flush=True)
 
@@ -90,4 +90,4 @@ def main(answer: Callable[[Job], Answers]) -> None:
         except Exception:
             found = {"error": traceback.format_exc()}
         (folder / "answers.json").write_text(json.dumps(found))
-        job.say(f"answered{', with an error' if 'error' in found else ''}")
+        job.log(f"answered{', with an error' if 'error' in found else ''}")

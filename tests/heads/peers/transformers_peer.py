@@ -83,7 +83,7 @@ def answer(job: peer.Job) -> peer.Answers:
     network = getattr(transformers, f"{parts.name}ForObjectDetection")(config).eval()
     processor = getattr(transformers, f"{parts.processor}ImageProcessor")()
     _vary(network)
-    job.say(f"made, {sum(each.numel() for each in network.parameters()) / 1e6:.1f} M parameters")
+    job.log(f"made, {sum(each.numel() for each in network.parameters()) / 1e6:.1f} M parameters")
 
     def prepared(pictures: np.ndarray) -> torch.Tensor:
         pixels: torch.Tensor = processor(list(pictures), do_resize=False, return_tensors="pt")["pixel_values"]
@@ -93,13 +93,13 @@ def answer(job: peer.Job) -> peer.Answers:
     run = lambda: network(inputs)  # noqa: E731
     calibration.set_norms(network, run)
     calibration.spread(_last_layers(network, parts), run)
-    job.say("calibrated")
+    job.log("calibrated")
     torch.onnx.export(
         Answers(network).eval(), (inputs[:1],), str(job.file), input_names=["pixel_values"],
         output_names=["logits", "pred_boxes"], dynamo=parts.dynamo, verbose=False,
         **({"external_data": False} if parts.dynamo else {"opset_version": 17}),
     )  # fmt: skip
-    job.say("exported")
+    job.log("exported")
 
     def predict(picture: np.ndarray, overlap: float) -> peer.Boxes:
         with torch.no_grad():

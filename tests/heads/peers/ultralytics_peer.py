@@ -34,11 +34,11 @@ def answer(job: peer.Job) -> peer.Answers:
     run = lambda: [network.predict(batch) for batch in batches]  # noqa: E731
     calibration.set_norms(network, run)
     calibration.spread(_last_layers(network, is_set), run)
-    job.say("calibrated")
+    job.log("calibrated")
     inside = {"conf": job.least, "iou": job.overlap, "max_det": job.most} if suppression else {}
     exported = wrapper.export(format="onnx", imgsz=list(job.size), simplify=False, nms=suppression, **inside)
     Path(exported).replace(job.file)
-    job.say("exported")
+    job.log("exported")
 
     masks: list[np.ndarray] = []
 

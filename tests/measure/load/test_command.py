@@ -40,7 +40,7 @@ def invoke(path: Path, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["load", str(path), *arguments])
 
 
-def test_every_scenario_is_told_and_a_look_is_called_short(path: Path) -> None:
+def test_every_scenario_is_reported_and_a_short_measurement_is_called_short(path: Path) -> None:
     done = run_edgekit("load", str(path), "--seconds", "0.2", "--p99-ms", "5000", "--rate", "100")
     assert done.returncode == 0, done.stderr
     for text in (*SCENARIOS, "server at 100.0 arrivals per s", "p99 bound   5000 ms: met", "cores busy", "p95"):
@@ -76,7 +76,7 @@ def test_the_highest_rate_of_a_look_is_called_short(path: Path) -> None:
     assert "SHORT       run is shorter than MLPerf requires: 0.1 of 600 s" in done.stdout
 
 
-def test_a_busy_neighbour_is_told(path: Path) -> None:
+def test_other_load_on_the_machine_is_reported(path: Path) -> None:
     neighbours = math.ceil(2 * MAX_OTHERS_SHARE * len(os.sched_getaffinity(0)))
     started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(neighbours)]
     try:
@@ -94,7 +94,7 @@ def test_a_busy_neighbour_is_told(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wishes", "said"),
+    ("wishes", "message"),
     [
         ({"scenarios": ("sever",)}, "--scenario sever: no such scenario; use one of single_stream, server, offline"),
         ({"scenarios": ("offline",), "rate_per_s": 5.0}, "--rate 5: applies only to --scenario server, got offline"),
@@ -107,10 +107,10 @@ def test_a_busy_neighbour_is_told(path: Path) -> None:
         ({"seconds": 0.0}, "seconds: got 0; use a finite number above 0"),
     ],
 )
-def test_wishes_that_do_not_fit_together_are_refused(wishes: dict[str, object], said: str) -> None:
+def test_wishes_that_do_not_fit_together_are_refused(wishes: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         LoadRequest(NOWHERE, **wishes).job()  # type: ignore[arg-type]
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_by_default_as_much_as_mlperf_asks_for() -> None:
@@ -123,7 +123,7 @@ def test_by_default_as_much_as_mlperf_asks_for() -> None:
     assert search is not None and (search.seconds, search.queries) == (TRIAL_S, MIN_TRIAL_QUERIES)
 
 
-def test_what_is_no_bundle_is_told_as_such(tmp_path: Path) -> None:
+def test_the_error_for_a_file_that_is_no_bundle_says_so(tmp_path: Path) -> None:
     (tmp_path / "x.edge.zip").write_bytes(b"not a zip")
     done = invoke(tmp_path / "x.edge.zip", "--seconds", "0.1")
     assert done.exit_code == 4 and done.stderr.startswith("edgekit: ") and "not a bundle" in done.stderr

@@ -83,7 +83,7 @@ def test_what_went_on_meanwhile_is_seen(results: dict[Scenario, LoadResult]) -> 
     assert results["single_stream"].seen.noise is None, "of a hundred queries, which are too few"
 
 
-def test_how_steady_answers_are_is_told_of_closed_loops_only() -> None:
+def test_the_spread_of_latencies_is_reported_for_closed_loops_only() -> None:
     """In server some follow upon others and some upon a pause, and take longer then, on the quietest machine."""
     loads = (Load("single_stream", 0.3, 300), Load("server", 0.3, 300, rate_per_s=600.0), Load("offline", 0.3, 300))
     noise = {name: result.seen.noise for name, result in driven(words("sleeping", seconds=0.0), *loads).items()}
@@ -194,7 +194,7 @@ def test_a_load_survives_json() -> None:
 
 
 class TestChild:
-    def test_one_that_is_killed_is_told_in_one_line_and_what_was_measured_is_kept(self) -> None:
+    def test_a_killed_load_is_reported_in_one_line_and_its_measurements_are_kept(self) -> None:
         loads = (Load("single_stream", 0.2), Load("offline", 0.2, queries=2000))
         outcome = run_loads(LoadJob(words("killed", after=700), loads))
         assert [result.scenario for result in outcome.results] == ["single_stream"]
@@ -224,7 +224,7 @@ class TestChild:
         assert child.wait(timeout=60) == processes.KILLED
 
     @staticmethod
-    def _one_line(outcome: LoadOutcome, said: str) -> None:
+    def _one_line(outcome: LoadOutcome, message: str) -> None:
         assert outcome.failed is not None
         assert "\n" not in outcome.failed and "Traceback" not in outcome.failed
-        assert said in outcome.failed
+        assert message in outcome.failed

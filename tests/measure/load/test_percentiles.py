@@ -70,7 +70,7 @@ def test_noise_is_the_spread_of_neighbours_medians() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keywords", "said"),
+    ("keywords", "message"),
     [
         ({"scenario": "serve"}, "scenario: got 'serve'; use one of single_stream, server, offline"),
         ({"seconds": 0.0}, "seconds: got 0; use a finite number above 0"),
@@ -81,7 +81,7 @@ def test_noise_is_the_spread_of_neighbours_medians() -> None:
         ({"scenario": "offline", "rate_per_s": 5.0}, "rate: got 5 for offline; only server has a rate"),
     ],
 )
-def test_a_load_that_makes_no_sense_is_refused(keywords: dict[str, object], said: str) -> None:
+def test_a_load_that_makes_no_sense_is_refused(keywords: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Load(**{"scenario": "server", "seconds": 1.0, **keywords})  # type: ignore[arg-type]
-    assert said in str(caught.value)
+    assert message in str(caught.value)

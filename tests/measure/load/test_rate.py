@@ -147,7 +147,7 @@ def test_a_rate_is_as_short_as_the_trials_that_confirm_it() -> None:
     assert (nothing.short, nothing.why_short) == (True, "9 of 100 queries")
 
 
-def test_what_disturbed_a_search_is_told_by_its_first_trial() -> None:
+def test_a_noisy_search_is_explained_by_its_first_noisy_trial() -> None:
     trials = (trial(1.0, 5.0), trial(2.0, 5.0, disturbed=["a", "b"]), trial(3.0, 5.0, disturbed=["c"]))
     assert RateSearch(BOUND_MS, 1.0, "", trials).disturbed == ["2 of 3 trials, the first by: a; b"]
     assert RateSearch(BOUND_MS, 1.0, "", trials[:1]).disturbed == []

@@ -15,7 +15,7 @@ ROWS = 1000
 
 
 @dataclass(frozen=True)
-class Made:
+class ModelFile:
     """A model's file, and what its own library says: probabilities (n, classes), or values (n, 1)."""
 
     content: bytes
@@ -40,7 +40,7 @@ def values_of(x: np.ndarray) -> np.ndarray:
     return np.sin(x[:, 0]) + x[:, 1] / 2 + x[:, 2] / 20
 
 
-def sklearn(model: BaseEstimator, classes: int, words: bool = False, zipmap: bool = True) -> Made:
+def sklearn(model: BaseEstimator, classes: int, words: bool = False, zipmap: bool = True) -> ModelFile:
     """A fitted classifier by skl2onnx; with `words` its labels are text."""
     from skl2onnx import to_onnx
 
@@ -49,20 +49,20 @@ def sklearn(model: BaseEstimator, classes: int, words: bool = False, zipmap: boo
     model.fit(x, WORDS[:classes][y] if words else y)
     options = {"zipmap": zipmap} if not zipmap else {}
     content = to_onnx(model, x[:1], options=options, target_opset={"": 17, "ai.onnx.ml": 3}).SerializeToString()
-    return Made(content, model.predict_proba, tuple(map(str, model.classes_)))
+    return ModelFile(content, model.predict_proba, tuple(map(str, model.classes_)))
 
 
-def sklearn_regressor(model: BaseEstimator) -> Made:
+def sklearn_regressor(model: BaseEstimator) -> ModelFile:
     """A fitted regressor by skl2onnx."""
     from skl2onnx import to_onnx
 
     x = samples(400, 1)
     model.fit(x, values_of(x))
     content = to_onnx(model, x[:1], target_opset={"": 17, "ai.onnx.ml": 3}).SerializeToString()
-    return Made(content, lambda rows: model.predict(rows).reshape(-1, 1))
+    return ModelFile(content, lambda rows: model.predict(rows).reshape(-1, 1))
 
 
-def xgboost(classes: int) -> Made:
+def xgboost(classes: int) -> ModelFile:
     """A boosted classifier by XGBoost and onnxmltools; 0 classes: a regressor."""
     from onnxmltools import convert_xgboost
     from onnxmltools.convert.common.data_types import FloatTensorType
@@ -74,13 +74,13 @@ def xgboost(classes: int) -> Made:
     if not classes:
         model = XGBRegressor(**options).fit(x, values_of(x))
         content = convert_xgboost(model, initial_types=types).SerializeToString()
-        return Made(content, lambda rows: model.predict(rows).reshape(-1, 1))
+        return ModelFile(content, lambda rows: model.predict(rows).reshape(-1, 1))
     model = XGBClassifier(**options).fit(x, classes_of(x, classes))
     content = convert_xgboost(model, initial_types=types).SerializeToString()
-    return Made(content, model.predict_proba, tuple(map(str, range(classes))))
+    return ModelFile(content, model.predict_proba, tuple(map(str, range(classes))))
 
 
-def lightgbm(classes: int, zipmap: bool = True, decimals: int = 16) -> Made:
+def lightgbm(classes: int, zipmap: bool = True, decimals: int = 16) -> ModelFile:
     """A boosted classifier by LightGBM and onnxmltools; 0 classes: a regressor."""
     from lightgbm import LGBMClassifier, LGBMRegressor
     from onnxmltools import convert_lightgbm
@@ -92,13 +92,13 @@ def lightgbm(classes: int, zipmap: bool = True, decimals: int = 16) -> Made:
     if not classes:
         model = LGBMRegressor(**options).fit(x, values_of(x))
         content = convert_lightgbm(model, initial_types=types).SerializeToString()
-        return Made(content, lambda rows: model.predict(rows).reshape(-1, 1))
+        return ModelFile(content, lambda rows: model.predict(rows).reshape(-1, 1))
     model = LGBMClassifier(**options).fit(x, classes_of(x, classes))
     content = convert_lightgbm(model, initial_types=types, zipmap=zipmap).SerializeToString()
-    return Made(content, model.predict_proba, tuple(map(str, range(classes))))
+    return ModelFile(content, model.predict_proba, tuple(map(str, range(classes))))
 
 
-def _makers() -> dict[str, Callable[[], Made]]:
+def _makers() -> dict[str, Callable[[], ModelFile]]:
     from sklearn.ensemble import (
         GradientBoostingClassifier,
         RandomForestClassifier,
@@ -140,6 +140,6 @@ REGRESSORS = ("forest of values", "line", "XGBoost of values", "LightGBM of valu
 
 
 @cache
-def made(name: str) -> Made:
+def model_file(name: str) -> ModelFile:
     """One of MAKERS, made once in a process."""
     return MAKERS[name]()

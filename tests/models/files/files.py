@@ -27,7 +27,7 @@ NAMES = {
 
 
 def samples(count: int = 24) -> np.ndarray:
-    """(count, 3, 16, 16) float32 from 0 to 1: blocks of one value, for noise leaves a network nothing to tell apart."""
+    """(count, 3, 16, 16) float32 from 0 to 1: blocks of one value, as networks see no classes in noise."""
     generator = np.random.default_rng(3)
     return generator.random((count, 3, 4, 4), dtype=np.float32).repeat(4, axis=2).repeat(4, axis=3)
 

@@ -165,7 +165,7 @@ def test_convolutions_of_keras_2(tf: Any, tmp_path: Path, name: str, layer: str)
         getattr(layers, layer).from_config({**made.get_config(), "groups": 1})
 
 
-def test_what_keras_does_not_take_is_told_without_what_stands_before_it(tf: Any, tmp_path: Path) -> None:
+def test_the_error_of_keras_is_reported_without_its_preamble(tf: Any, tmp_path: Path) -> None:
     layers, name = tf.keras.layers, "net.keras"
     tf.keras.Sequential([layers.Input((6,)), layers.Dense(3, name="lambda_7")]).save(tmp_path / name)
     _in_config(tmp_path / name, '"units"', '"sparkle": 1, "units"')
@@ -180,8 +180,8 @@ def _in_config(path: Path, old: str, new: str) -> None:
         import h5py
 
         with h5py.File(path, "r+") as file:
-            said = file.attrs["model_config"]
-            file.attrs["model_config"] = (said if isinstance(said, str) else said.decode()).replace(old, new)
+            config = file.attrs["model_config"]
+            file.attrs["model_config"] = (config if isinstance(config, str) else config.decode()).replace(old, new)
         return
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}

@@ -47,14 +47,14 @@ def test_the_number_of_a_grid_is_no_objectness() -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (1, 0, 2), (2, 1, 0)])
-def test_three_outputs_of_finished_boxes_are_told_by_their_values(order: tuple[int, ...]) -> None:
+def test_three_outputs_of_finished_boxes_are_identified_by_their_values(order: tuple[int, ...]) -> None:
     outputs = [corners(30), uniform(30, 1)[:, 0], indices(30, 3)[:, 0]]
     found = valid([outputs[place] for place in order], 3)
     assert {tuple(parts(form)) for form in found} == {tuple(("boxes", "score", "index")[place] for place in order)}
     assert all(form.is_finished for form in found)
 
 
-def test_scores_that_are_all_zero_tell_nothing() -> None:
+def test_scores_that_are_all_zero_identify_nothing() -> None:
     nothing = np.zeros(30, dtype=np.float32)
     assert valid([corners(30), nothing, nothing], 3) == []
 

@@ -31,7 +31,7 @@ def rewritten(path: Path, change: Callable[[str, bytes], bytes]) -> Path:
 
 
 def test_it_answers_as_its_network(program: Path) -> None:
-    """It was exported for a batch of one, and is asked many."""
+    """It was exported for a batch of one, and answers many."""
     x = torch.from_numpy(files.samples())
     module = exported.network(program)
     with torch.inference_mode():

@@ -24,9 +24,9 @@ from tests.models.files import files
 def refused(path: Path) -> str:
     with pytest.raises(ModelError) as caught:
         detect.model_kind(path)
-    said = str(caught.value)
-    assert said.startswith(f"{path}: ") and "\n" not in said
-    return said
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ") and "\n" not in message
+    return message
 
 
 def archive(path: Path, **members: str) -> Path:
@@ -49,9 +49,9 @@ def test_a_checkpoint_is_refused_with_a_line_that_converts_it(new: bool, tmp_pat
     tensors = {"weight": torch.arange(6.0).reshape(2, 3), "bias": torch.ones(2)}
     path = tmp_path / "net.pth"
     torch.save({"state_dict": tensors}, path, _use_new_zipfile_serialization=new)
-    said = refused(path)
-    assert "runs whatever code the file holds" in said and "model.weights: net.safetensors" in said
-    line = said[said.index('python -c "') + len('python -c "') : said.index('" and give')]
+    message = refused(path)
+    assert "runs whatever code the file holds" in message and "model.weights: net.safetensors" in message
+    line = message[message.index('python -c "') + len('python -c "') : message.index('" and give')]
     subprocess.run([sys.executable, "-c", line], cwd=tmp_path, check=True, capture_output=True)
     found = load_file(tmp_path / "net.safetensors")
     assert all(torch.equal(found[name], value) for name, value in tensors.items())
@@ -68,11 +68,11 @@ class Whole(torch.nn.Module):
 def test_a_pickled_network_is_converted_by_the_line_with_the_word_that_it_names(tmp_path: Path) -> None:
     path, made = tmp_path / "net.pt", Whole()
     torch.save(made, path)
-    said = refused(path)
-    line = said[said.index('python -c "') + len('python -c "') : said.index('" and give')]
+    message = refused(path)
+    line = message[message.index('python -c "') + len('python -c "') : message.index('" and give')]
     strict = subprocess.run([sys.executable, "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert strict.returncode and "weights_only" in strict.stderr
-    assert "you trust whoever made it, write weights_only=False instead" in said
+    assert "you trust whoever made it, write weights_only=False instead" in message
     trusted = line.replace("weights_only=True", "weights_only=False")
     path_of_tests = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     subprocess.run([sys.executable, "-c", trusted], cwd=tmp_path, check=True, capture_output=True, env=path_of_tests)
@@ -115,8 +115,8 @@ def test_other_archives(tmp_path: Path) -> None:
 )
 def test_a_foreign_file_says_what_it_looks_like(content: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / "net.onnx").write_bytes(content)
-    said = refused(tmp_path / "net.onnx")
-    assert words in said and "a model file is a .pt2, .keras, .h5, .onnx" in said
+    message = refused(tmp_path / "net.onnx")
+    assert words in message and "a model file is a .pt2, .keras, .h5, .onnx" in message
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_one_layout_fits(shape: tuple[int, ...], sample: tuple[int, ...], order:
 
 
 @pytest.mark.parametrize(
-    ("shape", "sample", "said"),
+    ("shape", "sample", "message"),
     [
         ((-1, 6, 4, 3), COLOUR, r"takes \[\?, 6, 4, 3\], but the samples are \[4, 6, 3\] after its preprocess"),
         ((-1, 72), COLOUR, r"takes \[\?, 72\]"),  # flat, but in which order?
@@ -54,6 +54,6 @@ def test_one_layout_fits(shape: tuple[int, ...], sample: tuple[int, ...], order:
         ((1, 8, 3, 1), (8, 3), r"takes \[1, 8, 3, 1\]"),
     ],
 )
-def test_none_or_two_fit(shape: tuple[int, ...], sample: tuple[int, ...], said: str) -> None:
-    with pytest.raises(ModelError, match=said):
+def test_none_or_two_fit(shape: tuple[int, ...], sample: tuple[int, ...], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
         interface.find_layout(shape, sample)

@@ -1,4 +1,4 @@
-"""What an input of integers cannot hold is told with the step that mends it, and that step hands it the bytes."""
+"""Values that an integer input cannot hold are reported with a step that repairs it and passes the bytes on."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ STEP = re.compile(r"\{step: [^}]*\}")
 )
 def test_the_step_that_is_named_hands_the_bytes_through(grid: QuantizationGrid, tmp_path: Path) -> None:
     """By the interpreter's own quantization: every byte arrives as itself, or less 128."""
-    told = range_fault(grid, BYTES.astype(np.float32), "uint8", [])
-    step = yaml.safe_load(STEP.findall(told)[0])
+    message = range_fault(grid, BYTES.astype(np.float32), "uint8", [])
+    step = yaml.safe_load(STEP.findall(message)[0])
     path = tmp_path / "made.tflite"
     path.write_bytes(integers.tflite(SHAPE, grid.dtype, grid.scale, grid.zero_point))
     every = np.resize(np.arange(256, dtype=np.uint8), (16, *SHAPE))
-    wanted = every if grid.dtype == "uint8" else (every.astype(np.int16) - 128).astype(np.int8)
+    expected = every if grid.dtype == "uint8" else (every.astype(np.int16) - 128).astype(np.int8)
     run = tflite.open(path, 1).for_shape((1, *SHAPE))
     found = np.concatenate([run(apply([step], sample[None])) for sample in every])
-    assert np.array_equal(found, integers.bare(path.read_bytes(), wanted))
+    assert np.array_equal(found, integers.bare(path.read_bytes(), expected))
     assert not range_fault(grid, apply([step], BYTES), "uint8", [step])
 
 
@@ -59,10 +59,10 @@ def test_ranges_that_were_calibrated_are_no_fault() -> None:
 
 def test_bytes_that_were_scaled_for_a_file_that_takes_bytes() -> None:
     steps = [{"step": "scale", "factor": 1 / 255}]
-    told = range_fault(QuantizationGrid("uint8"), apply(steps, BYTES), "uint8", steps)
-    assert told.endswith("leave out the steps that scale")
-    told = range_fault(QuantizationGrid("int8", 0.0078125, 0), apply(steps, BYTES) * 1000, "uint8", steps)
-    assert "replace the steps that scale by {step: normalize, mean: [128.0], std: [128.0]}" in told
+    message = range_fault(QuantizationGrid("uint8"), apply(steps, BYTES), "uint8", steps)
+    assert message.endswith("leave out the steps that scale")
+    message = range_fault(QuantizationGrid("int8", 0.0078125, 0), apply(steps, BYTES) * 1000, "uint8", steps)
+    assert "replace the steps that scale by {step: normalize, mean: [128.0], std: [128.0]}" in message
 
 
 def test_bytes_that_mean_other_bytes_are_unclear() -> None:
@@ -85,9 +85,9 @@ def test_a_model_file_whose_bytes_would_saturate_is_refused_with_the_step(
     path.write_bytes(integers.tflite(SHAPE, dtype, 1 / 255, zero))
     with pytest.raises(ModelError) as caught:
         logits_and_facts(open_file(path), BYTES, classes=3, timeout_s=60)
-    told = str(caught.value)
-    assert "from 0 to 1, and the preprocess makes 0 to 255" in told
-    step = yaml.safe_load(STEP.findall(told)[0])
+    message = str(caught.value)
+    assert "from 0 to 1, and the preprocess makes 0 to 255" in message
+    step = yaml.safe_load(STEP.findall(message)[0])
     found, facts = logits_and_facts(open_file(path, [step]), BYTES, classes=3, timeout_s=60)
     inside = BYTES if dtype == "uint8" else (BYTES.astype(np.int16) - 128).astype(np.int8)
     assert np.array_equal(found, integers.bare(path.read_bytes(), inside))

@@ -147,7 +147,7 @@ def test_a_file_whose_metadata_do_not_fit_is_refused(facts: dict[str, str], word
         read(model.SerializeToString(), tmp_path)
 
 
-def test_rotated_boxes_without_metadata_are_refused_and_it_is_said_what_is_missing(tmp_path: Path) -> None:
+def test_the_error_for_rotated_boxes_without_metadata_says_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "net.onnx").write_bytes(exported(detector_heads.Rotated))
     needed = for_task("detection", detector_heads.CLASSES, (*SIZE, 3))
     with pytest.raises(

@@ -22,8 +22,8 @@ LOOSER = {"support vectors": 1e-4, "naive Bayes": 2e-4, "line": 1e-5}
 
 
 @pytest.fixture(params=classic.MAKERS)
-def case(request: pytest.FixtureRequest) -> tuple[str, classic.Made]:
-    return request.param, classic.made(request.param)
+def case(request: pytest.FixtureRequest) -> tuple[str, classic.ModelFile]:
+    return request.param, classic.model_file(request.param)
 
 
 def answers(path: Path, x: np.ndarray) -> np.ndarray:
@@ -34,7 +34,7 @@ def answers(path: Path, x: np.ndarray) -> np.ndarray:
 
 
 def test_a_thousand_rows_get_the_answers_of_the_models_own_library(
-    case: tuple[str, classic.Made], tmp_path: Path
+    case: tuple[str, classic.ModelFile], tmp_path: Path
 ) -> None:
     name, made = case
     path = tmp_path / "model.onnx"
@@ -58,7 +58,7 @@ def test_lightgbm_may_differ_where_a_value_lies_on_a_threshold(tmp_path: Path) -
     assert (off > TOLERANCE).mean() < 0.01
 
 
-def test_what_was_taken_off_is_told_and_the_classes_are_named(case: tuple[str, classic.Made]) -> None:
+def test_removed_operators_are_reported_and_the_classes_are_named(case: tuple[str, classic.ModelFile]) -> None:
     name, made = case
     found = onnx_classic.read(made.content)
     assert found.classes == made.classes
@@ -66,12 +66,12 @@ def test_what_was_taken_off_is_told_and_the_classes_are_named(case: tuple[str, c
         assert found.content == made.content and not found.changes and found.is_regressor
         return
     assert not found.is_regressor
-    said = found.changes[0]
-    assert said.startswith("its label (") and "removed" in said
-    assert ("its ZipMap" in said) == ("no ZipMap" not in name and "XGBoost" not in name)
+    change = found.changes[0]
+    assert change.startswith("its label (") and "removed" in change
+    assert ("its ZipMap" in change) == ("no ZipMap" not in name and "XGBoost" not in name)
 
 
-def test_read_twice_it_is_the_same(case: tuple[str, classic.Made]) -> None:
+def test_read_twice_it_is_the_same(case: tuple[str, classic.ModelFile]) -> None:
     once = onnx_classic.read(case[1].content)
     again = onnx_classic.read(once.content)
     assert again.content == once.content and not again.changes
@@ -79,7 +79,7 @@ def test_read_twice_it_is_the_same(case: tuple[str, classic.Made]) -> None:
 
 def test_openvino_and_tflite_are_refused_with_the_operators(tmp_path: Path) -> None:
     path = tmp_path / "forest.onnx"
-    path.write_bytes(classic.made("forest").content)
+    path.write_bytes(classic.model_file("forest").content)
     for target in ("openvino", "tflite"):
         assert "only ONNX Runtime runs TreeEnsembleClassifier (ai.onnx.ml)" in onnx_files.refusal(path, target)
     assert onnx_files.refusal(path, "onnx") == ""
@@ -91,17 +91,17 @@ def test_openvino_and_tflite_are_refused_with_the_operators(tmp_path: Path) -> N
 
 def test_a_perceptron_is_left_with_standard_operators_alone(tmp_path: Path) -> None:
     path = tmp_path / "perceptron.onnx"
-    path.write_bytes(classic.made("perceptron").content)
+    path.write_bytes(classic.model_file("perceptron").content)
     assert onnx_files.refusal(path, "openvino") == onnx_files.float_only(path) == ""
     files, sources, [result] = onnx_files.on_device(path)
     x = classic.samples(20, 3)
     openvino = open_backend("onnx", files, sources, (result,), interpreter="openvino")
     given = np.concatenate([openvino.run(row[None]) for row in x])
-    assert np.abs(given - classic.made("perceptron").own(x)).max() < 1e-5
+    assert np.abs(given - classic.model_file("perceptron").own(x)).max() < 1e-5
 
 
 def test_a_config_that_asks_for_other_targets_alone_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "forest.onnx").write_bytes(classic.made("forest").content)
+    (tmp_path / "forest.onnx").write_bytes(classic.model_file("forest").content)
     text = "name: forest\ndata: {source: npz, path: d.npz}\nmodel: {source: forest.onnx}\n"
     config = tmp_path / "forest.yaml"
     for named in ("[openvino, tflite]", "[openvino, onnx]"):
@@ -244,24 +244,24 @@ def one_column(classes: bool, sigmoid: bool) -> bytes:
     return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
 
 
-@pytest.mark.parametrize(("sigmoid", "said"), [(True, "its single probability p"), (False, "its single margin z")])
-def test_one_column_of_two_classes_becomes_two(sigmoid: bool, said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sigmoid", "change"), [(True, "its single probability p"), (False, "its single margin z")])
+def test_one_column_of_two_classes_becomes_two(sigmoid: bool, change: str, tmp_path: Path) -> None:
     path = tmp_path / "tree.onnx"
     path.write_bytes(one_column(True, sigmoid))
     found = onnx_classic.read(path.read_bytes())
     assert found.classes == ("no", "yes")
-    assert len(found.changes) == 2 and said in found.changes[1]
+    assert len(found.changes) == 2 and change in found.changes[1]
     scores = answers(path, np.array([[-1, 0], [1, 0]], np.float32))
     margins = np.array([-0.3, 1.5])
     share = 1 / (1 + np.exp(-margins))
-    wanted = np.stack([1 - share, share], 1) if sigmoid else np.stack([0 * margins, margins], 1)
-    np.testing.assert_allclose(scores, wanted, atol=1e-6)
+    expected = np.stack([1 - share, share], 1) if sigmoid else np.stack([0 * margins, margins], 1)
+    np.testing.assert_allclose(scores, expected, atol=1e-6)
 
 
 def test_a_regressors_probability_is_two_classes_only_where_it_is_asked() -> None:
     assert not onnx_classic.read(one_column(False, True)).changes
-    [said] = onnx_classic.read(one_column(False, True), True).changes
-    assert "[1 - p, p]" in said
+    [change] = onnx_classic.read(one_column(False, True), True).changes
+    assert "[1 - p, p]" in change
     assert not onnx_classic.read(one_column(False, False), True).changes
 
 

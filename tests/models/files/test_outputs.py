@@ -26,13 +26,13 @@ def test_probabilities_become_their_logarithm() -> None:
 
 
 def test_the_least_probability_is_finite() -> None:
-    sure = np.eye(3, dtype=np.float32)
-    assert np.allclose(task_outputs.to_logits(sure, 0.0), np.where(sure == 1, 0, np.log(1e-7)))
-    assert np.allclose(task_outputs.to_logits(sure, STEP), np.where(sure == 1, 0, np.log(STEP / 2)))
+    one_hot = np.eye(3, dtype=np.float32)
+    assert np.allclose(task_outputs.to_logits(one_hot, 0.0), np.where(one_hot == 1, 0, np.log(1e-7)))
+    assert np.allclose(task_outputs.to_logits(one_hot, STEP), np.where(one_hot == 1, 0, np.log(STEP / 2)))
 
 
 def test_probabilities_in_steps_may_miss_the_sum() -> None:
-    """An int8 softmax: what is below half a step is 0, and 1 itself cannot be told."""
+    """An int8 softmax: what is below half a step is 0, and 1 itself cannot be represented."""
     coarse = np.minimum(np.rint(probabilities() / STEP), 255).astype(np.float32) * np.float32(STEP)
     assert np.abs(coarse.sum(axis=1) - 1).max() > task_outputs.SUM_TOLERANCE
     found = task_outputs.to_logits(coarse, STEP)
@@ -68,14 +68,14 @@ def test_sigmoids_become_the_logits_before_them_and_keep_the_order() -> None:
 
 
 def test_sigmoids_that_are_0_or_1_are_finite() -> None:
-    sure = np.array([[0, 1, 1], [0, 0, 0.5]], np.float32)
-    floats, integers = task_outputs.to_logits(sure, 0.0), task_outputs.to_logits(sure, STEP)
+    extremes = np.array([[0, 1, 1], [0, 0, 0.5]], np.float32)
+    floats, integers = task_outputs.to_logits(extremes, 0.0), task_outputs.to_logits(extremes, STEP)
     assert np.allclose(floats[0], [-16.118, 16.118, 16.118], atol=1e-2) and floats[1, 2] == 0
     assert np.allclose(integers[0], [np.log(1 / 511), np.log(511), np.log(511)], atol=1e-3)
 
 
 @pytest.mark.parametrize("step", [0.0, 1 / 255])
-def test_sigmoids_that_are_not_sure_keep_their_order(step: float) -> None:
+def test_uncertain_sigmoids_keep_their_order(step: float) -> None:
     """Floats are below half a step too where only what stands before them was rounded, or nothing was."""
     low = np.array([[3e-9, 2e-8, 0], [1e-4, 5e-4, 2e-4], [0.5, 0, 1e-12]], np.float32)
     found = task_outputs.to_logits(low, step)

@@ -100,29 +100,34 @@ MADE = {
 
 
 @pytest.fixture(scope="module")
-def found() -> data.Data:
+def dataset() -> data.Data:
     section = {"source": "python", "function": "tests.joint_data:arrays", "calibration_samples": 60}
     return data.load(data.parse(section, "classification"))
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def opened(
-    request: pytest.FixtureRequest, found: data.Data, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, dataset: data.Data, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, Path, Path, np.ndarray]:
     """A format, the file, the saved network, and what the file says of the first validation samples."""
     home = tmp_path_factory.mktemp(request.param)
     path = KINDS[request.param](home)
     answers, facts = teachers.logits_and_facts(
-        teachers.open_file(path), found.validation.x, classes=3, timeout_s=120, threads=1, tensors=found.tensors or ()
+        teachers.open_file(path),
+        dataset.validation.x,
+        classes=3,
+        timeout_s=120,
+        threads=1,
+        tensors=dataset.tensors or (),
     )
-    store.save_source(home / "model", path, spec_for(found, None, {}, [], store.Source(**facts)))
+    store.save_source(home / "model", path, spec_for(dataset, None, {}, [], store.Source(**facts)))
     return request.param, path, home / "model", answers
 
 
-def test_every_view_of_a_file_says_the_same(opened: tuple[str, Path, Path, np.ndarray], found: data.Data) -> None:
+def test_every_view_of_a_file_says_the_same(opened: tuple[str, Path, Path, np.ndarray], dataset: data.Data) -> None:
     """The process that asks it, PyTorch's view of it, and the file alone, as it is timed."""
     _, _, folder, answers = opened
-    x = np.array(found.validation.x[:20])
+    x = np.array(dataset.validation.x[:20])
     assert np.ptp(answers, axis=0).min() > 1e-3
     module, spec = store.load(folder)
     assert np.allclose(evaluate.torch_outputs(folder, x), answers[:20], atol=1e-5)
@@ -131,16 +136,16 @@ def test_every_view_of_a_file_says_the_same(opened: tuple[str, Path, Path, np.nd
 
 
 def test_it_is_made_into_each_target(
-    opened: tuple[str, Path, Path, np.ndarray], found: data.Data, tmp_path: Path
+    opened: tuple[str, Path, Path, np.ndarray], dataset: data.Data, tmp_path: Path
 ) -> None:
     kind, _, folder, answers = opened
-    x = np.array(found.validation.x[:20])
+    x = np.array(dataset.validation.x[:20])
     made = set()
     for target in ("onnx", "openvino", "tflite"):
         convert = importlib.import_module(f"edgekit.targets.{target}.convert").convert
         for precision in model_file.offered_precisions(target, precisions(target), folder):
             out = tmp_path / f"{target}-{precision}"
-            files = convert(folder, precision, np.array(found.calibration.x[:30]), out)
+            files = convert(folder, precision, np.array(dataset.calibration.x[:30]), out)
             assert [each.name for each in files.inputs] == list(joint_data.NAMES)
             outputs = evaluate.file_outputs(precision, target, out, files, x)
             snr_db = 10 * np.log10(np.square(answers[:20]).sum() / max(np.square(answers[:20] - outputs).sum(), 1e-30))
@@ -152,16 +157,16 @@ def test_it_is_made_into_each_target(
     assert made == set(MADE[kind])
 
 
-def test_a_file_of_other_names_is_refused(opened: tuple[str, Path, Path, np.ndarray], found: data.Data) -> None:
-    other = [{**each, "name": each["name"].upper()} for each in found.tensors or ()]
+def test_a_file_of_other_names_is_refused(opened: tuple[str, Path, Path, np.ndarray], dataset: data.Data) -> None:
+    other = [{**each, "name": each["name"].upper()} for each in dataset.tensors or ()]
     with pytest.raises(ModelError, match=r"takes .*, but the samples have the tensors PICTURE, SENSORS, IDS"):
-        ask(opened[1], found.validation.x[:4], other)
+        ask(opened[1], dataset.validation.x[:4], other)
 
 
-def test_a_file_of_other_shapes_is_refused(opened: tuple[str, Path, Path, np.ndarray], found: data.Data) -> None:
-    other = [{**each, "shape": [8, 8, 1]} if each["name"] == "picture" else each for each in found.tensors or ()]
+def test_a_file_of_other_shapes_is_refused(opened: tuple[str, Path, Path, np.ndarray], dataset: data.Data) -> None:
+    other = [{**each, "shape": [8, 8, 1]} if each["name"] == "picture" else each for each in dataset.tensors or ()]
     with pytest.raises(ModelError, match=r"picture as \[(1|-1), 1, 8, 8\], but the samples have \[8, 8, 1\] each"):
-        ask(opened[1], found.validation.x[:4], other)
+        ask(opened[1], dataset.validation.x[:4], other)
 
 
 def test_a_file_of_several_inputs_for_samples_of_one_array_is_refused(
@@ -175,14 +180,14 @@ def ask(path: Path, x: np.ndarray, tensors: list[dict[str, Any]]) -> np.ndarray:
     return teachers.logits(teachers.open_file(path), x, classes=3, timeout_s=120, threads=1, tensors=tensors)
 
 
-def test_a_quantized_input_that_cannot_hold_its_tensor_is_refused(found: data.Data, tmp_path: Path) -> None:
+def test_a_quantized_input_that_cannot_hold_its_tensor_is_refused(dataset: data.Data, tmp_path: Path) -> None:
     """It would clip the numbers without a word, and answer."""
     from edgekit.targets.tflite import convert
 
-    spec = spec_for(found, "tests.joint_data:network", {}, [])
+    spec = spec_for(dataset, "tests.joint_data:network", {}, [])
     store.save(tmp_path / "model", store.build(spec), spec)
-    convert.convert(tmp_path / "model", "int8", np.array(found.calibration.x[:30]), tmp_path / "made")
-    tensors, x = list(found.tensors or ()), np.array(found.validation.x[:20])
+    convert.convert(tmp_path / "model", "int8", np.array(dataset.calibration.x[:30]), tmp_path / "made")
+    tensors, x = list(dataset.tensors or ()), np.array(dataset.validation.x[:20])
     assert np.isfinite(ask(tmp_path / "made" / convert.FILE, x, tensors)).all()
     x[:, 64:69] *= 1000
     with pytest.raises(ModelError, match=r"tensor sensors: takes int8 in steps of .*, and the samples hold .* be lost"):

@@ -26,7 +26,7 @@ FILES = sorted(set(TITLES) - {"exported"})
 SAMPLE = (*SHAPE[1:], SHAPE[0])
 
 
-class NotAsked(nn.Module):
+class NotCalled(nn.Module):
     """Stands for PyTorch's view of a file where that must not be what is timed."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -68,14 +68,14 @@ def test_it_answers_as_pytorchs_view_of_it(kind: str, folder: Path) -> None:
     x = samples(3)
     for one in x:
         with torch.inference_mode():
-            wanted = network(torch.from_numpy(one[None])).numpy()
-        np.testing.assert_allclose(baseline.opener(home, NotAsked(), found, one[None])()(), wanted, atol=1e-4)
+            expected = network(torch.from_numpy(one[None])).numpy()
+        np.testing.assert_allclose(baseline.opener(home, NotCalled(), found, one[None])()(), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", FILES)
 def test_what_the_profile_times_of_a_file_is_not_pytorch(kind: str, folder: Path) -> None:
     home, found = saved(kind, folder)
-    rows, _, _ = runtimes.measure(NotAsked(), home, samples(1), 20, 5, compiling=True, runtimes=False, timeout_s=60)
+    rows, _, _ = runtimes.measure(NotCalled(), home, samples(1), 20, 5, compiling=True, runtimes=False, timeout_s=60)
     assert rows[0]["way"] == BASELINE_RUNTIMES[found.interpreter.partition(" ")[0]] and rows[0]["p50_ms"] > 0
     assert "eager" not in rows[0]["way"].lower()
 
@@ -100,4 +100,4 @@ def test_a_session_of_a_file_imports_no_pytorch(kind: str, folder: Path, tmp_pat
 def test_an_exported_program_is_pytorchs_and_stays_eager(folder: Path) -> None:
     home, found = saved("exported", folder)
     with pytest.raises(AssertionError, match="through PyTorch"):
-        baseline.opener(home, NotAsked(), found, samples(1))()()
+        baseline.opener(home, NotCalled(), found, samples(1))()()

@@ -1,4 +1,4 @@
-"""Faults in the runner and in what bundles prove themselves with."""
+"""Faults in the runner and in the self-test of bundles."""
 
 from __future__ import annotations
 

@@ -229,7 +229,7 @@ QUANTIZING = (
         "/ max(1, len(others))",
         "/ 1",
         "with every recipe more, one is likelier to be taken by chance",
-        ("tests/stages/quantize/test_recipes.py::test_of_several_challengers_each_must_be_surer",),
+        ("tests/stages/quantize/test_recipes.py::test_of_several_challengers_each_must_be_more_significant",),
     ),
     Seed(
         "robust-layers-stay-in-float",

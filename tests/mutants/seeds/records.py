@@ -1,4 +1,4 @@
-"""Faults in the verdict, in what artifacts record, and in the walk that trusts them."""
+"""Faults in the verdict, in what artifacts record, and in the pipeline that relies on them."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ def example(name: str = "camera-7-march") -> dict[str, Any]:
     return result
 
 
-def made(name: str = "then", verdict: dict[str, Any] | None = None, **changes: Any) -> FieldReport:
-    """A sound report without a monitor; a change is `group__key=value`, or `key=value` at the top."""
+def field_report(name: str = "then", verdict: dict[str, Any] | None = None, **changes: Any) -> FieldReport:
+    """A healthy report without a monitor; a change is `group__key=value`, or `key=value` at the top."""
     content = copy.deepcopy(example())
     del content["sketch"], content["verdict"]
     content["machine"]["first"]["temperature_c"] = content["machine"]["last"]["temperature_c"] = None
@@ -55,6 +55,6 @@ def finding(statistic: str, alarm: bool = True, text: str = "") -> dict[str, Any
             "text": text or f"{statistic} changed"}  # fmt: skip
 
 
-def judged(level: str, *findings: dict[str, Any], canary: dict[str, Any] | None = None) -> dict[str, Any]:
+def monitor_verdict(level: str, *findings: dict[str, Any], canary: dict[str, Any] | None = None) -> dict[str, Any]:
     """A monitor's verdict."""
     return {"level": level, "reason": "said so", "samples": 500, "findings": list(findings), "canary": canary}

@@ -32,7 +32,7 @@ def real(bundle: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def sound(real: dict[str, Any]) -> dict[str, Any]:
+def quiet_report(real: dict[str, Any]) -> dict[str, Any]:
     return quiet(real)
 
 
@@ -71,8 +71,8 @@ def test_a_disturbed_machine_is_refused_with_its_reasons(real: dict[str, Any], t
         read_board_report(path)
 
 
-def test_a_quiet_board_is_accepted(sound: dict[str, Any], tmp_path: Path) -> None:
-    report = read_board_report(written(tmp_path, "pi", sound))
+def test_a_quiet_board_is_accepted(quiet_report: dict[str, Any], tmp_path: Path) -> None:
+    report = read_board_report(written(tmp_path, "pi", quiet_report))
     assert report.p50.low_ms <= report.p50.p50_ms <= report.p50.high_ms and 4.0 < report.p50.p50_ms < 4.1
     assert report.content.machine.board == "Raspberry Pi 5 Model B Rev 1.0"
 
@@ -126,17 +126,17 @@ FORGED: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_what_was_forged_with_a_new_digest_is_refused(name: str, sound: dict[str, Any], tmp_path: Path) -> None:
+def test_what_was_forged_with_a_new_digest_is_refused(name: str, quiet_report: dict[str, Any], tmp_path: Path) -> None:
     change, reason = FORGED[name]
-    path = written(tmp_path, "forged", forged(sound, change))
+    path = written(tmp_path, "forged", forged(quiet_report, change))
     with pytest.raises(DataError) as refusal:
         read_board_report(path)
     assert reason in str(refusal.value) and "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("change", [set_("machine", "board", to="Faster board"), set_("rows", 0, "p50_ms", to=1.0)])
-def test_an_edited_file_is_refused_by_its_digest(change: Change, sound: dict[str, Any], tmp_path: Path) -> None:
-    path = written(tmp_path, "edited", forged(sound, change, sign=False))
+def test_an_edited_file_is_refused_by_its_digest(change: Change, quiet_report: dict[str, Any], tmp_path: Path) -> None:
+    path = written(tmp_path, "edited", forged(quiet_report, change, sign=False))
     with pytest.raises(DataError, match="was edited after it was written"):
         read_board_report(path)
 
@@ -168,9 +168,9 @@ def test_of_several_reports_the_least_disturbed_is_kept(real: dict[str, Any], tm
     assert page(reports) == page(reports[::-1])
 
 
-def test_refused_files_are_named_and_the_others_are_shown(sound: dict[str, Any], tmp_path: Path) -> None:
-    written(tmp_path, "good", sound)
-    written(tmp_path, "edited", forged(sound, set_("governor", to="performance"), sign=False))
+def test_refused_files_are_named_and_the_others_are_shown(quiet_report: dict[str, Any], tmp_path: Path) -> None:
+    written(tmp_path, "good", quiet_report)
+    written(tmp_path, "edited", forged(quiet_report, set_("governor", to="performance"), sign=False))
     (tmp_path / "broken.json").write_bytes(b'{"kind": "edgekit board report"')
     done = board_table(tmp_path)
     assert done.exit_code == 4 and "Raspberry Pi 5" in done.stdout
@@ -192,8 +192,8 @@ def test_a_report_is_about_one_bundle_in_rounds(
         main(["bench", str(bundle), "--report", str(tmp_path / "r.json"), *words])
     with pytest.raises(SystemExit, match="2"):
         main(["bench", str(bundle), str(bundle), "--report", str(tmp_path / "r.json")])
-    said = capsys.readouterr().err
-    assert "leave out --compare" in said and "--report is about one bundle" in said and not list(tmp_path.iterdir())
+    stderr = capsys.readouterr().err
+    assert "leave out --compare" in stderr and "--report is about one bundle" in stderr and not list(tmp_path.iterdir())
 
 
 def test_a_file_that_cannot_be_written_is_one_line(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,6 +217,6 @@ def test_facts_of_a_raspberry_pi(tmp_path: Path) -> None:
     assert health.peak_bytes(tmp_path / "none") is None
 
 
-def test_the_limits_of_disturbance_are_those_of_the_runner(sound: dict[str, Any], tmp_path: Path) -> None:
+def test_the_limits_of_disturbance_are_those_of_the_runner(quiet_report: dict[str, Any], tmp_path: Path) -> None:
     just = set_("seen", "others_share", to=conditions.MAX_OTHERS_SHARE)
-    read_board_report(written(tmp_path, "just", forged(sound, just)))
+    read_board_report(written(tmp_path, "just", forged(quiet_report, just)))

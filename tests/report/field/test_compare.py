@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from edgekit.cli.app import app
 from edgekit.report.field.comparison import compare_reports
-from tests.report.field.reports import EXAMPLES, latencies, made
+from tests.report.field.reports import EXAMPLES, field_report, latencies
 
 MARCH, SEPTEMBER = EXAMPLES / "camera-7-march.json", EXAMPLES / "camera-7-september.json"
 
@@ -39,18 +39,20 @@ def test_json_has_ratios_with_intervals_and_the_steps() -> None:
 
 
 def test_what_changed_of_the_conditions_is_named() -> None:
-    result = compare_reports(made(), made(interpreter__version="9.9", device__python="3.13.0", device__host="b"))
+    result = compare_reports(
+        field_report(), field_report(interpreter__version="9.9", device__python="3.13.0", device__host="b")
+    )
     assert set(result.changed) == {"version of the interpreter", "Python", "host"}
     assert any("9.9 now." in line for line in result.sentences)
 
 
-def test_a_part_in_one_report_alone_and_few_answers_are_said() -> None:
-    stream = made(latency_ms={**latencies(1.0), **latencies(0.1, part="wait")})
-    result = compare_reports(made(latency_ms=latencies(1.0, answers=6)), stream)
+def test_a_part_in_one_report_alone_and_few_answers_are_reported() -> None:
+    stream = field_report(latency_ms={**latencies(1.0), **latencies(0.1, part="wait")})
+    result = compare_reports(field_report(latency_ms=latencies(1.0, answers=6)), stream)
     wait, execute = result.part("wait"), result.part("execute")
     assert wait is not None and wait.outcome == "in one report only" and wait.ratio is None
     assert execute is not None and execute.outcome == "too few answers to say" and execute.ratio is not None
-    empty = compare_reports(made(latency_ms={}), stream)
+    empty = compare_reports(field_report(latency_ms={}), stream)
     assert empty.sentences[0].startswith("Latency is not compared")
 
 

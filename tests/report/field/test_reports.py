@@ -16,7 +16,7 @@ from edgekit.core.errors import DataError
 from edgekit.report.field import history, terminal
 from edgekit.report.field.comparison import compare_reports
 from edgekit.report.field.reports import FieldReport, folder, read_report
-from tests.report.field.reports import EXAMPLES, example, made
+from tests.report.field.reports import EXAMPLES, example, field_report
 
 
 def test_the_examples_are_read_in_their_order() -> None:
@@ -80,12 +80,12 @@ def test_a_report_with_anything_anywhere_is_refused_or_compared(bad: str, tmp_pa
         except DataError as error:
             assert str(path) in str(error)
             continue
-        result = history.of([made(), report])
+        result = history.of([field_report(), report])
         assert history.rows(result) and history.drift(report) is not None
         json.dumps(
             [
                 terminal.comparison_to_json(result.comparison),
-                terminal.comparison_to_json(compare_reports(report, made())),
+                terminal.comparison_to_json(compare_reports(report, field_report())),
             ],
             allow_nan=False,
         )
@@ -109,14 +109,14 @@ def test_a_folder_without_reports_says_how_to_make_one(tmp_path: Path) -> None:
 
 def test_throttling_is_known_or_not() -> None:
     firmware = {"throttled": True, "under_voltage": False, "temperature_c": 70.0}
-    assert made().throttled in (False, None)
-    assert made(machine__last=firmware).throttled is True
-    assert made(machine__first={}, machine__last={}, machine__throttled=None).throttled is None
+    assert field_report().throttled in (False, None)
+    assert field_report(machine__last=firmware).throttled is True
+    assert field_report(machine__first={}, machine__last={}, machine__throttled=None).throttled is None
 
 
 class TestHistory:
     def dated(self, name: str, month: int, **changes: Any) -> FieldReport:
-        return made(name, **{"from": f"2026-{month:02d}-01T00:00:00Z"}, **changes)
+        return field_report(name, **{"from": f"2026-{month:02d}-01T00:00:00Z"}, **changes)
 
     def test_then_is_the_earliest_of_the_same_bundle_on_the_same_host(self) -> None:
         reports = [

@@ -60,10 +60,10 @@ class Browser:
         finally:
             end(self.process)
 
-    def call(self, method: str, **given: Any) -> dict[str, Any]:
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """One DevTools command; events that arrive meanwhile are looked through."""
         self.last += 1
-        self.socket.send(json.dumps({"id": self.last, "method": method, "params": given}))
+        self.socket.send(json.dumps({"id": self.last, "method": method, "params": parameters}))
         while True:
             message = json.loads(self.socket.recv())
             if message.get("id") == self.last:

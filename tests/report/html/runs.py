@@ -28,7 +28,7 @@ def copy(run: FinishedRun, out: Path) -> Path:
 
 
 def edit(folder: Path, stage: str, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change a stage's metrics, which are no content, and tell the result again."""
+    """Change a stage's metrics, which are no content, and write the result again."""
     path = folder / stage / RECORD
     fields = json.loads(path.read_text())
     change(fields["metrics"])
@@ -41,7 +41,7 @@ def edit(folder: Path, stage: str, change: Callable[[dict[str, Any]], None]) -> 
 
 
 def missed(run: FinishedRun, out: Path) -> Path:
-    """The same measurements judged by a budget that no variant meets, as a run of that budget would end."""
+    """The same measurements with a budget that no variant meets, as a run of that budget would end."""
     folder = copy(run, out)
     shutil.rmtree(folder / "bundles")
     (folder / "notebooks/07_bundle.ipynb").unlink()

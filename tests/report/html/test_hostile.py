@@ -24,12 +24,12 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgG
 
 @pytest.fixture
 def stranger() -> Iterator[tuple[str, list[str]]]:
-    """A server on this machine, and the paths that it was asked for."""
-    asked: list[str] = []
+    """A server on this machine, and the paths of the requests to it."""
+    requested_paths: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            requested_paths.append(self.path)
             self.send_response(204)
             self.end_headers()
 
@@ -39,7 +39,7 @@ def stranger() -> Iterator[tuple[str, list[str]]]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", asked
+    yield f"http://127.0.0.1:{server.server_port}", requested_paths
     server.shutdown()
     thread.join()
     server.server_close()
@@ -151,12 +151,12 @@ def test_formulas_are_drawn_in_markdown_cells_and_nowhere_else(drawn: Path, brow
 def test_should_a_tag_get_through_the_policy_stops_it(
     guarded: bool, drawn: Path, stranger: tuple[str, list[str]], browser: Browser
 ) -> None:
-    url, asked = stranger
+    url, requested_paths = stranger
     text = drawn.read_text().replace("<main>", f"<main>{tags(url, 'through')}")
     policy = f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">'
     assert text.count(policy) == 1
     drawn.write_text(text if guarded else text.replace(policy, ""))
     browser.open(drawn, width=1280, dark=False)
     assert (browser.ask("window.ran") is None) == guarded
-    assert (asked == []) == guarded  # without it they do arrive: the look above is a look
+    assert (requested_paths == []) == guarded  # without it they do arrive: the look above is a look
     assert browser.complaints or not guarded

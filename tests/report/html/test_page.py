@@ -92,7 +92,7 @@ def test_every_variant_stands_with_its_figures_and_its_reasons(read: Read, resul
         assert cells[1].startswith("rejected") == (row.get("inside_budget") is False)
 
 
-def test_every_step_given_up_machine_version_and_digest_is_told(
+def test_every_rejected_step_machine_version_and_digest_is_shown(
     read: Read, result: dict[str, Any], tiny_run: FinishedRun
 ) -> None:
     for row in result["rejected"]:
@@ -201,7 +201,7 @@ def test_a_page_that_is_true_is_not_drawn_again_and_one_that_is_not_is(copy: Pat
     assert not html.is_page_current(copy)
 
 
-def test_a_page_that_cannot_be_drawn_is_told_and_the_verdict_stands(copy: Path) -> None:
+def test_a_page_that_cannot_be_drawn_is_reported_and_the_verdict_stands(copy: Path) -> None:
     (copy / html.PAGE).unlink()
     shutil.rmtree(copy / html.NOTEBOOK_FOLDER)
     (copy / html.NOTEBOOK_FOLDER).write_text("in the way")

@@ -71,7 +71,7 @@ def study(
     key = hashlib.sha256(f"{trials} {batch} {objectives} {seed} {limits}".encode()).hexdigest()
     batches, seconds, chain = [], 0.0, key
     for number in range(trials):
-        parameters = _asked(rows, chance)
+        parameters = _proposed(rows, chance)
         rows.append(_trial(number, number // batch, parameters, limits, objectives, chance))
         last = number + 1 == trials
         if (number + 1) % batch == 0 or last:
@@ -113,7 +113,7 @@ def study(
     }
 
 
-def _asked(rows: Sequence[dict[str, Any]], chance: random.Random) -> Parameters:
+def _proposed(rows: Sequence[dict[str, Any]], chance: random.Random) -> Parameters:
     """The first twelve anywhere, then every other one near the front."""
     near = front(rows)
     if len(rows) < 12 or not near or chance.random() < 0.35:

@@ -22,7 +22,7 @@ def read(folder: Path, content: dict[str, Any]) -> Study:
     return studies.read(example.write(content, folder / "study.json"))
 
 
-def made_up(study: Study) -> Importances:
+def invented_importances(study: Study) -> Importances:
     """Without a forest, which takes seconds."""
     keys = list(studies.option_names(study))
     rows = [Importance(each, key, 0.3, 0.1, 0.6, 30) for each in study.objectives for key in keys[:-1]]
@@ -30,7 +30,7 @@ def made_up(study: Study) -> Importances:
 
 
 def all_of(study: Study) -> dict[str, Figure | None]:
-    result = made_up(study)
+    result = invented_importances(study)
     return {
         "front": figures.front(study),
         "importances": figures.importances(study, result),
@@ -130,7 +130,7 @@ def test_numbers_below_an_axis_do_not_touch_even_where_they_are_long(tmp_path: P
 
 def test_parallel_lines_end_where_a_trial_did_and_pass_below_an_option_it_has_not(tmp_path: Path) -> None:
     study = read(tmp_path, example.study())
-    figure = figures.parallel(study, made_up(study))
+    figure = figures.parallel(study, invented_importances(study))
     assert figure is not None
     [axes] = figure.axes
     lines = [line for line in axes.lines if len(line.get_xdata()) > 2]

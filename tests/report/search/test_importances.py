@@ -37,7 +37,7 @@ def test_the_same_study_has_the_same_importances(tmp_path: Path) -> None:
     assert result.rows and importances.of(study) == result
 
 
-def test_of_few_trials_nothing_is_told(tmp_path: Path) -> None:
+def test_few_trials_give_no_importances(tmp_path: Path) -> None:
     study = studies.read(example.write(example.study(trials=12), tmp_path / "study.json"))
     result = importances.of(study)
     assert result.rows == ()

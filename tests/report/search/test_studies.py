@@ -118,7 +118,7 @@ def test_values_that_fit_but_do_not_have_their_digest_are_no_study(whole: dict[s
         ),
     ],
 )
-def test_what_is_no_study_is_told_in_one_line(data: bytes, words: str, tmp_path: Path) -> None:
+def test_the_error_for_a_file_that_is_no_study_is_one_line(data: bytes, words: str, tmp_path: Path) -> None:
     path = tmp_path / "study.json"
     path.write_bytes(data)
     with pytest.raises(DataError, match=words) as refused:

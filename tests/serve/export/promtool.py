@@ -136,10 +136,10 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 def failed(folder: Path, cases: Sequence[Case], rules: Path) -> dict[str, str]:
     """The cases that did not come out so, with what promtool says of each."""
     done = run("test", "rules", *write(folder, cases, rules))
-    said = done.stdout + done.stderr
-    parts = re.split(r'^ *expr: ".* # (.*?)", time: ', said, flags=re.MULTILINE)[1:]
+    output = done.stdout + done.stderr
+    parts = re.split(r'^ *expr: ".* # (.*?)", time: ', output, flags=re.MULTILINE)[1:]
     found = dict(zip(parts[::2], parts[1::2]))
-    assert (done.returncode == 0) is (not found), said
+    assert (done.returncode == 0) is (not found), output
     return found
 
 

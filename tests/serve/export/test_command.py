@@ -67,11 +67,11 @@ def test_who_watches_takes_no_bundle_and_the_folder_by_either_way(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [(["triton"], "BUNDLE: is missing"), (["triton", "a.edge.zip"], "--out: is missing")]
+    ("words", "message"), [(["triton"], "BUNDLE: is missing"), (["triton", "a.edge.zip"], "--out: is missing")]
 )
-def test_a_server_that_takes_bundles_needs_one_and_a_folder(words: list[str], said: str) -> None:
+def test_a_server_that_takes_bundles_needs_one_and_a_folder(words: list[str], message: str) -> None:
     done = CliRunner().invoke(app, ["export", *words])
-    assert done.exit_code == 2 and said in done.stderr
+    assert done.exit_code == 2 and message in done.stderr
 
 
 def test_a_folder_that_holds_something_else_stays_as_it_is(
@@ -174,7 +174,7 @@ def test_a_bundle_whose_golden_vectors_fail_is_refused(
 
 
 @pytest.mark.parametrize("name", ["absent.edge.zip", "empty"])
-def test_no_bundle_is_said_so(name: str, tmp_path: Path, export: Export) -> None:
+def test_a_path_without_a_bundle_is_refused(name: str, tmp_path: Path, export: Export) -> None:
     (tmp_path / "empty").mkdir()
     done = export("triton", tmp_path / name, tmp_path / "out")
     assert done.exit_code == 4 and str(tmp_path / name) in done.stderr

@@ -169,7 +169,7 @@ def test_the_readme_says_what_frigate_does_with_the_boxes(exported: dict[str, Ex
     assert "threshold of the bundle is 0.40, so set `min_score: 0.40`" in readme
 
 
-def test_a_threshold_that_frigate_does_not_reach_is_told(tmp_path: Path, export: Export) -> None:
+def test_a_threshold_that_frigate_does_not_reach_is_reported(tmp_path: Path, export: Export) -> None:
     options = {"least_probability": 0.31, "overlap": 0.5, "most": 100}
     assert export("frigate", detectors.write(tmp_path, boxes=options), tmp_path / "out").exit_code == 0
     readme = (tmp_path / "out/README.md").read_text()

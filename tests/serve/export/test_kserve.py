@@ -70,7 +70,7 @@ def test_the_deployment_runs_our_server_without_rights(exported: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ((), "--storage-uri: is missing"),
         (("--storage-uri", URI), "--image: is missing"),
@@ -82,10 +82,10 @@ def test_the_deployment_runs_our_server_without_rights(exported: Path) -> None:
     ],
 )
 def test_wrong_options_are_refused(
-    options: tuple[str, ...], said: str, bundles: dict[str, Path], tmp_path: Path, export: Export
+    options: tuple[str, ...], message: str, bundles: dict[str, Path], tmp_path: Path, export: Export
 ) -> None:
     done = export("kserve", bundles["onnx"], tmp_path / "out", *options)
-    assert done.exit_code == 2 and said in done.stderr
+    assert done.exit_code == 2 and message in done.stderr
     assert not (tmp_path / "out").exists()
 
 

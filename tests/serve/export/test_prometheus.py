@@ -118,7 +118,7 @@ def test_annotations_name_three_things_and_the_page_has_a_heading_for_each(alert
 
 
 def test_what_people_read_has_every_label_and_value(rules: Path, alerts: list[dict[str, Any]], tmp_path: Path) -> None:
-    """Promtool is told that nothing fires, so it says what does, with its annotations."""
+    """The test file claims that nothing fires, so promtool prints what does, with its annotations."""
     seen = set()
     files = []
     for place, case in enumerate(CASES.values()):
@@ -134,8 +134,8 @@ def test_what_people_read_has_every_label_and_value(rules: Path, alerts: list[di
             named = [str(rules / name) for name in case.files]
             path.write_text(json.dumps({**promtool.head(case.interval), "rule_files": named, "tests": [group]}))
             files.append(path)
-    said = promtool.run("test", "rules", *files)
-    text = said.stdout + said.stderr
+    done = promtool.run("test", "rules", *files)
+    text = done.stdout + done.stderr
     assert seen == {each["alert"] for each in alerts}
     for name in seen:
         found = re.search(rf"alertname: {name}, .*?got:\[(.*?)(?=alertname: |\Z)", text, re.DOTALL)
@@ -145,7 +145,7 @@ def test_what_people_read_has_every_label_and_value(rules: Path, alerts: list[di
 
 
 @pytest.mark.parametrize(
-    ("asked", "bound", "said"),
+    ("slo", "bound", "message"),
     [
         ("50ms", "0.0410238", "requested: 50 ms; 41.02 ms is the nearest bucket"),
         ("0.2s", "0.219488", "requested: 200 ms; 219.5 ms is the nearest bucket"),
@@ -153,14 +153,14 @@ def test_what_people_read_has_every_label_and_value(rules: Path, alerts: list[di
         ("41.02ms", "0.0410238", "come within 41.02 ms\n"),
     ],
 )
-def test_the_threshold_is_the_nearest_bucket_and_rounding_is_told(
-    asked: str, bound: str, said: str, tmp_path: Path
+def test_the_threshold_is_the_nearest_bucket_and_rounding_is_reported(
+    slo: str, bound: str, message: str, tmp_path: Path
 ) -> None:
-    done = watching("prometheus", tmp_path / "out", "--slo-p99", asked)
-    assert done.exit_code == 0 and said in done.stdout
+    done = watching("prometheus", tmp_path / "out", "--slo-p99", slo)
+    assert done.exit_code == 0 and message in done.stdout
     assert set(re.findall(r'le="([^"]+)"', (tmp_path / "out/recording.yml").read_text())) == {bound}
     assert bound in _recording.bounds()
-    assert said.strip() in (tmp_path / "out/README.md").read_text()
+    assert message.strip() in (tmp_path / "out/README.md").read_text()
 
 
 def test_the_availability_sets_the_budget(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_the_availability_sets_the_budget(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--slo-p99", "50"), "--slo-p99: got '50'; write a number with its unit"),
         (("--slo-p99", "-5ms"), "--slo-p99: got '-5ms'"),
@@ -186,9 +186,11 @@ def test_the_availability_sets_the_budget(tmp_path: Path) -> None:
         (("--backend", "python"), "--backend python: is an option of"),
     ],
 )
-def test_wrong_options_are_refused_and_nothing_is_written(options: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_wrong_options_are_refused_and_nothing_is_written(
+    options: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
     done = watching("prometheus", tmp_path / "out", *options)
-    assert done.exit_code == 2 and said in done.stderr, done.stderr
+    assert done.exit_code == 2 and message in done.stderr, done.stderr
     assert not (tmp_path / "out").exists()
 
 

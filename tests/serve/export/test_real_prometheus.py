@@ -19,7 +19,7 @@ from tests.serve.export.conftest import watching
 from tests.serve.export.prometheus_server import Prometheus, running
 from tests.serve.export.test_grafana import concrete, panels
 from tests.serve.server import INFER, RAW, Server
-from tests.serve.watched import sound, with_reference
+from tests.serve.watched import ordinary_images, with_reference
 
 pytestmark = pytest.mark.processes
 
@@ -61,7 +61,7 @@ def prometheus(server: Server, exported: Path, tmp_path_factory: pytest.TempPath
     with running(exported / "rules", tmp_path_factory.mktemp("prometheus")) as found:
         counted = "edgekit_request_duration_seconds_count"
         found.wait("a first scrape", lambda: found.query(counted))
-        for image in sound(ASKED, 7):
+        for image in ordinary_images(ASKED, 7):
             assert server.post(INFER, image.tobytes(), RAW).status == 200
         assert server.post(INFER, b"too short", RAW).status == 400
         found.wait("the requests", lambda: any(float(each["value"][1]) >= ASKED for each in found.query(counted)))
@@ -106,8 +106,8 @@ def test_every_metric_that_is_read_is_given(prometheus: Prometheus, exported: Pa
     given = set(prometheus.get("label/__name__/values"))
     sources = [
         path.read_text()
-        for room in ("runner", "device", "serve")
-        for path in (ROOT / "edgekit" / room).rglob("*.py")
+        for package in ("runner", "device", "serve")
+        for path in (ROOT / "edgekit" / package).rglob("*.py")
         if "export" not in path.parts
     ]
     missing = {

@@ -71,7 +71,7 @@ def without_clause(number: int) -> Fault:
 def turned(rule: Rule) -> Rule | None:
     """The first comparison looks the other way."""
     return changed(
-        rule, re.sub(r" (>=?|==) ", lambda found: " != " if found[1] == "==" else " < ", rule["expr"], count=1)
+        rule, re.sub(r" (>=?|==) ", lambda match: " != " if match[1] == "==" else " < ", rule["expr"], count=1)
     )
 
 
@@ -87,7 +87,7 @@ def much_later(rule: Rule) -> Rule | None:
 
 def misspelt(rule: Rule) -> Rule | None:
     """No series has the name."""
-    return changed(rule, re.sub(r"(edgekit_|up\{)", lambda found: f"x{found[1]}", rule["expr"], count=1))
+    return changed(rule, re.sub(r"(edgekit_|up\{)", lambda match: f"x{match[1]}", rule["expr"], count=1))
 
 
 FAULTS: dict[str, Fault] = {
@@ -130,12 +130,12 @@ def alert_key(rule: Rule) -> str:
     return f"{rule['alert']} {rule['labels'].get('long', '')}".strip()
 
 
-def wrong(said: str) -> set[str]:
+def wrong(output: str) -> set[str]:
     """Alerts that fired and should not have, or the other way round."""
     sets = []
     for word in ("exp", "got"):
-        line = re.search(rf"^ *{word}: (.*)$", said, re.MULTILINE)
-        assert line, said
+        line = re.search(rf"^ *{word}: (.*)$", output, re.MULTILINE)
+        assert line, output
         sets.append(
             {" ".join(filter(None, each)) for each in re.findall(r'alertname="(\w+)"(?:, long="(\w+)")?', line[1])}
         )

@@ -17,7 +17,7 @@ from edgekit.runner import load
 from tests.serve import triton
 from tests.serve.export.conftest import Export, written
 from tests.serve.several import FIVE, LARGEST, TARGETS, request, samples, vectors, write, write_echo
-from tests.serve.test_protocol import told
+from tests.serve.test_protocol import wire_answer
 from tests.serve.test_several_inputs import BAD
 from tests.serve.triton import Running
 
@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("target", ["onnx", "openvino"])
-def test_a_native_backend_is_told_of_each_input_of_the_file(
+def test_the_config_of_a_native_backend_has_each_input_of_the_file(
     target: str, folder: Path, tmp_path: Path, export: Export
 ) -> None:
     import openvino
@@ -49,7 +49,7 @@ def test_a_native_backend_is_told_of_each_input_of_the_file(
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_the_python_backend_is_told_of_each_tensor_by_its_own_name(
+def test_the_config_of_the_python_backend_has_each_tensor_by_its_own_name(
     target: str, folder: Path, tmp_path: Path, export: Export
 ) -> None:
     done = export("triton", folder / f"two-{target}.edge.zip", tmp_path / "out", "--backend", "python")
@@ -108,9 +108,9 @@ def running(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 def ask(running: Running, model: str, body: bytes, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
     """Status and JSON."""
-    asked = urllib.request.Request(f"http://{running.http}/v2/models/{model}/infer", body, headers)
+    http_request = urllib.request.Request(f"http://{running.http}/v2/models/{model}/infer", body, headers)
     try:
-        with urllib.request.urlopen(asked, timeout=60) as answer:
+        with urllib.request.urlopen(http_request, timeout=60) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read())
@@ -126,10 +126,10 @@ def test_triton_gives_the_runners_answers(target: str, running: Running, folder:
         status, answer = ask(running, f"two-{target}", *request(part, iter((True, False))))
         assert status == 200, answer
         outputs = {each["name"]: each["data"] for each in answer["outputs"]}
-        wanted = [model.execute(model.prepare(x)) for x in vectors(many[first : first + 5])]
-        np.testing.assert_allclose(np.reshape(outputs["scores"], (5, 5)), wanted, atol=1e-5)
+        expected = [model.execute(model.prepare(x)) for x in vectors(many[first : first + 5])]
+        np.testing.assert_allclose(np.reshape(outputs["scores"], (5, 5)), expected, atol=1e-5)
         for text, sample in zip(outputs["answer"], many[first : first + 5], strict=True):
-            assert told(json.loads(text))["label"] == model.predict(sample).label
+            assert wire_answer(json.loads(text))["label"] == model.predict(sample).label
 
 
 @pytest.mark.serving

@@ -206,8 +206,8 @@ def test_triton_answers_every_golden_vector(key: str, batch: int, running: Runni
         scores = np.array(outputs["scores"]["data"]).reshape(outputs["scores"]["shape"])
         assert np.abs(scores - expected[start : start + batch]).max() <= model.manifest.golden["atol"]
         for raw, text in zip(raws[start : start + batch], outputs["answer"]["data"], strict=True):
-            said, wanted = json.loads(text), model.predict(raw).to_dict()
-            assert said["label"] == wanted["label"]
+            triton_answer, runner_answer = json.loads(text), model.predict(raw).to_dict()
+            assert triton_answer["label"] == runner_answer["label"]
 
 
 @pytest.mark.serving
@@ -248,7 +248,7 @@ def test_triton_does_not_load_a_bundle_that_was_changed(
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     with triton.server(tmp_path / "out", tmp_path / "server", any_model=True) as running:
-        assert "failed to load" in running.said()
+        assert "failed to load" in running.log_text()
         status, _ = ask(running, "tiny", np.zeros((1, 8, 8, 1), np.uint8))
         assert status in (400, 404, 503)
 

@@ -20,12 +20,12 @@ class Heap(ctypes.Structure):
 
 def note(folder: str) -> None:
     """A line a second: monotonic seconds, kB in use."""
-    asked = ctypes.CDLL(None).mallinfo2
-    asked.restype = Heap
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = Heap
     with open(os.path.join(folder, str(os.getpid())), "w", buffering=1) as lines:
         while True:
             gc.collect()
-            found = asked()
+            found = mallinfo()
             lines.write(f"{time.monotonic()} {(found.uordblks + found.hblkhd) // 1024}\n")
             time.sleep(1)
 

@@ -25,13 +25,13 @@ WAIT_S = 30.0
 class Span:
     """One that arrived, with the resource that sent it."""
 
-    def __init__(self, found: Any, resource: dict[str, Any], scope: str) -> None:
-        self.name, self.kind, self.resource, self.scope = found.name, found.kind, resource, scope
-        self.trace, self.id, self.parent = found.trace_id.hex(), found.span_id.hex(), found.parent_span_id.hex()
-        self.began, self.ended = found.start_time_unix_nano, found.end_time_unix_nano
-        self.attributes = plain(found.attributes)
-        self.links = {(link.trace_id.hex(), link.span_id.hex()) for link in found.links}
-        self.status, self.message, self.state = found.status.code, found.status.message, found.trace_state
+    def __init__(self, span: Any, resource: dict[str, Any], scope: str) -> None:
+        self.name, self.kind, self.resource, self.scope = span.name, span.kind, resource, scope
+        self.trace, self.id, self.parent = span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex()
+        self.began, self.ended = span.start_time_unix_nano, span.end_time_unix_nano
+        self.attributes = plain(span.attributes)
+        self.links = {(link.trace_id.hex(), link.span_id.hex()) for link in span.links}
+        self.status, self.message, self.state = span.status.code, span.status.message, span.trace_state
 
 
 def plain(attributes: Any) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def plain(attributes: Any) -> dict[str, Any]:
 
 
 class Collector:
-    """What came so far; `status` is what it answers, `paths` what it was asked."""
+    """What came so far; `status` is its answer, `paths` are those of the requests."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -116,18 +116,18 @@ def collecting(port: int = 0) -> Iterator[Collector]:
 
 
 @contextmanager
-def talking(says: bytes, is_endless: bool = False) -> Iterator[tuple[str, list[int]]]:
+def answering_port(reply: bytes, is_endless: bool = False) -> Iterator[tuple[str, list[int]]]:
     """A port that accepts, and answers `says` to whoever connects, again and again where it is endless; its URL.
 
     The list has a number for each connection that was made.
     """
     listening = socket.create_server(("127.0.0.1", 0))
-    made: list[int] = []
+    connections: list[int] = []
     kept: list[socket.socket] = []
 
     def answer(connection: socket.socket) -> None:
         try:
-            connection.sendall(says)
+            connection.sendall(reply)
             while is_endless:
                 connection.sendall(b"x" * 65536)
         except OSError:
@@ -139,14 +139,14 @@ def talking(says: bytes, is_endless: bool = False) -> Iterator[tuple[str, list[i
                 connection, _ = listening.accept()
             except OSError:
                 return
-            made.append(1)
+            connections.append(1)
             kept.append(connection)
-            if says:
+            if reply:
                 threading.Thread(target=answer, args=(connection,), daemon=True).start()
 
     threading.Thread(target=accept, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}", made
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}", connections
     finally:
         listening.close()
         for connection in kept:

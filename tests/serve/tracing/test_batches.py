@@ -34,7 +34,7 @@ def joining(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         server = Server.start(home, "--drain-s", 0, "--queue-delay-ms", 1000, *traces, path)
         yield server, collector
         server.stop()
-        assert "Traceback" not in server.said(), server.said()
+        assert "Traceback" not in server.log_text(), server.log_text()
 
 
 def together(server: Server, headers: list[dict[str, str]]) -> None:
@@ -89,7 +89,9 @@ def test_a_request_of_many_samples_alone_has_no_links(joining: tuple[Server, Col
     assert (call.attributes, call.links) == ({"edgekit.batch.size": 4}, set())
 
 
-def test_who_hangs_up_in_the_queue_is_told_of_and_leaves_nothing_behind(joining: tuple[Server, Collector]) -> None:
+def test_a_client_that_hangs_up_in_the_queue_is_traced_and_leaves_nothing_behind(
+    joining: tuple[Server, Collector],
+) -> None:
     server, collector = joining
     collector.spans.clear()
     call = Client(server.grpc).method("ModelInfer").future(request("tiny", X[:1]))

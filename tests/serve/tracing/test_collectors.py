@@ -21,8 +21,8 @@ from edgekit.serve import tracing
 from tests.conftest import ROOT
 from tests.runner.conftest import samples as images
 from tests.serve.conftest import Start
-from tests.serve.server import INFER, RAW, Server, asked
-from tests.serve.tracing.collector import collecting, talking
+from tests.serve.server import INFER, RAW, Server, send_request
+from tests.serve.tracing.collector import answering_port, collecting
 
 pytestmark = pytest.mark.processes
 
@@ -42,7 +42,7 @@ def ask(server: Server, count: int) -> None:
     import http.client
 
     connection = http.client.HTTPConnection(server.url, timeout=30)
-    assert {asked(connection, "POST", INFER, ONE, RAW).status for _ in range(count)} == {200}
+    assert {send_request(connection, "POST", INFER, ONE, RAW).status for _ in range(count)} == {200}
     connection.close()
 
 
@@ -62,7 +62,7 @@ def closed_port() -> str:
 def test_all_are_answered_whatever_the_collector_does_and_the_end_is_soon(
     kind: str, start: Start, bundle: Path
 ) -> None:
-    with talking(PAGE if kind == "endless" else b"", kind == "endless") as (url, made):
+    with answering_port(PAGE if kind == "endless" else b"", kind == "endless") as (url, made):
         to = closed_port() if kind == "down" else url
         server = start(bundle, "--trace-to", to, "--trace-share", "1")
         ask(server, 400)  # 2800 spans, the queue holds 2048
@@ -73,19 +73,19 @@ def test_all_are_answered_whatever_the_collector_does_and_the_end_is_soon(
         assert kind == "down" or made
         server.signal(signal.SIGTERM)
         assert server.wait(tracing.STOP_S + 10) == 0
-    assert server.said().count("answers are not delayed") == (kind != "endless")  # whose status is 200
-    assert "5600 spans were lost" in server.said() or kind == "endless"
+    assert server.log_text().count("answers are not delayed") == (kind != "endless")  # whose status is 200
+    assert "5600 spans were lost" in server.log_text() or kind == "endless"
 
 
 def test_a_collector_that_comes_back_gets_spans_again(start: Start, bundle: Path) -> None:
     url = closed_port()
     server = start(bundle, "--trace-to", url, "--trace-share", "1")
     ask(server, 3)
-    assert server.wait_said(r"traces: \S+: (.*); spans are lost").group(1) == "ConnectionError"
+    assert server.wait_for_log(r"traces: \S+: (.*); spans are lost").group(1) == "ConnectionError"
     with collecting(int(url.rpartition(":")[2])) as collector:
         ask(server, 2)
         assert len(collector.wait(2)) == 2
-        server.wait_said("accepts spans again; 21 were lost")
+        server.wait_for_log("accepts spans again; 21 were lost")
 
 
 def test_a_collector_that_is_busy_is_asked_again(start: Start, bundle: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_collector_that_is_busy_is_asked_again(start: Start, bundle: Path) -> 
         collector.until(lambda: bool(collector.paths))
         collector.status = 200
         collector.wait()
-        assert "lost" not in server.said()
+        assert "lost" not in server.log_text()
 
 
 def test_the_last_spans_arrive_when_the_server_stops(start: Start, bundle: Path) -> None:
@@ -123,31 +123,31 @@ def span() -> ReadableSpan:
 
 
 @pytest.mark.parametrize(
-    ("says", "reason"),
+    ("reply", "reason"),
     [(b"\x00\xff" * 500 + b"\r\n\r\n", "ConnectionError"), (REDIRECT, "HTTP status 307"), (b"", "stop")],
     ids=["no HTTP", "a redirect", "nothing"],
 )
 def test_whoever_does_not_take_spans_is_named_with_a_reason(
-    says: bytes, reason: str, put: None, capfd: pytest.CaptureFixture[str]
+    reply: bytes, reason: str, put: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with talking(says) as (url, _):
+    with answering_port(reply) as (url, _):
         one = tracing.SpanQueue(url)
         one.put([span()])
-        told, said = f"traces: {url}: {reason}; spans are lost", ""
+        expected, stderr = f"traces: {url}: {reason}; spans are lost", ""
         until = time.monotonic() + 20
-        while reason != "stop" and told not in said:  # the SDK asks again for some seconds
-            assert time.monotonic() < until, said
+        while reason != "stop" and expected not in stderr:  # the SDK asks again for some seconds
+            assert time.monotonic() < until, stderr
             time.sleep(0.05)
-            said += capfd.readouterr().err
+            stderr += capfd.readouterr().err
         asyncio.run(one.stop())
-    said += capfd.readouterr().err
-    assert "traces: 1 spans were lost" in said
+    stderr += capfd.readouterr().err
+    assert "traces: 1 spans were lost" in stderr
 
 
-def test_a_trace_that_has_no_room_is_dropped_whole_and_putting_never_waits(
+def test_a_trace_that_does_not_fit_is_dropped_whole_and_putting_never_waits(
     put: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with talking(b"") as (url, made):
+    with answering_port(b"") as (url, made):
         one = tracing.SpanQueue(url)
         for _ in range(1000):
             one.put([span()] * 7)
@@ -156,9 +156,9 @@ def test_a_trace_that_has_no_room_is_dropped_whole_and_putting_never_waits(
             assert time.monotonic() < until
             time.sleep(0.01)
         asyncio.run(one.stop())
-    said = capfd.readouterr().err
-    assert said.count("answers are not delayed") == 1
-    assert "traces: 7000 spans were lost" in said
+    stderr = capfd.readouterr().err
+    assert stderr.count("answers are not delayed") == 1
+    assert "traces: 7000 spans were lost" in stderr
 
 
 def test_the_single_file_traces_too(bundle: Path, tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_without_the_option_nothing_of_it_is_imported() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_where_its_packages_are_missing_the_line_that_installs_them_is_said(tmp_path: Path, bundle: Path) -> None:
+def test_if_its_packages_are_missing_the_error_has_the_line_that_installs_them(tmp_path: Path, bundle: Path) -> None:
     """A Python that finds everything but OpenTelemetry."""
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"

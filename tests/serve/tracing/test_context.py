@@ -88,7 +88,7 @@ def test_a_traceparent_that_is_none_begins_a_new_trace(
     assert span.parent == ""
     assert span.trace != TRACE
     collector.spans.clear()
-    assert "traceparent" not in servers["1"].said()
+    assert "traceparent" not in servers["1"].log_text()
 
 
 def test_two_traceparents_are_none(servers: dict[str, Server], collector: Collector) -> None:
@@ -125,15 +125,15 @@ def test_of_the_others_the_share_is_traced(
 
 def test_half_are_about_half_and_what_is_traced_says_so(servers: dict[str, Server], collector: Collector) -> None:
     """Of 80, fewer than 10 or more than 70 come once in 10^11 tries."""
-    said = [ask(servers["0.5"]).get("server-timing") for _ in range(80)]
-    told = {re.findall(r"[0-9a-f]{32}", each)[0] for each in said if each}
+    headers = [ask(servers["0.5"]).get("server-timing") for _ in range(80)]
+    trace_ids = {re.findall(r"[0-9a-f]{32}", each)[0] for each in headers if each}
     found = only(collector, servers["0.5"])
     assert 10 <= len(found) <= 70
-    assert {span.trace for span in found} == told
+    assert {span.trace for span in found} == trace_ids
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "said"),
+    ("option", "value", "message"),
     [
         ("--trace-to", "localhost:4318", "use http://HOST:PORT"),
         ("--trace-to", "http://user:secret@host", "OTEL_EXPORTER_OTLP_HEADERS"),
@@ -144,8 +144,8 @@ def test_half_are_about_half_and_what_is_traced_says_so(servers: dict[str, Serve
         ("--trace-share", "nan", "from 0 to 1"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(start: Start, option: str, value: str, said: str) -> None:
+def test_options_that_make_no_sense_are_refused(start: Start, option: str, value: str, message: str) -> None:
     server = start("nothing", option, value, ready=False)
     assert server.wait() == 2
-    assert said in server.said()
-    assert "secret" not in server.said()
+    assert message in server.log_text()
+    assert "secret" not in server.log_text()

@@ -30,13 +30,13 @@ def test_the_page_s_script_opens_a_trace_from_the_client_to_the_interpreter(
     with collecting() as collector:
         server = start(path, "--trace-to", collector.url, "--trace-share", "0")
         text = script.read_text()
-        for said, meant in (
+        for old, new in (
             ("http://127.0.0.1:4318", collector.url),
             ("localhost:8000", server.url),
             ("/digits/", "/tiny/"),
         ):
-            assert said in text
-            text = text.replace(said, meant)
+            assert old in text
+            text = text.replace(old, new)
         script.write_text(text)
         done = subprocess.run([sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True, check=True)
         collector.wait()

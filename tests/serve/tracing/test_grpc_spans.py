@@ -27,8 +27,8 @@ def running(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         server = Server.start(tmp_path_factory.mktemp("home"), "--drain-s", 0, *traces, path)
         yield Client(server.grpc), collector
         server.stop()
-        assert "Traceback" not in server.said(), server.said()
-        assert "internal error" not in server.said(), server.said()
+        assert "Traceback" not in server.log_text(), server.log_text()
+        assert "internal error" not in server.log_text(), server.log_text()
 
 
 def test_a_call_goes_on_with_its_client_s_trace(running: tuple[Client, Collector]) -> None:

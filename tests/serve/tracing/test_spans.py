@@ -47,7 +47,7 @@ def collector(running: tuple[Server, Collector]) -> Collector:
     return running[1]
 
 
-def asked(collector: Collector) -> tuple[Span, list[Span]]:
+def only_request(collector: Collector) -> tuple[Span, list[Span]]:
     """The only request's span, and its parts."""
     [request] = collector.wait()
     return request, collector.children(request)
@@ -56,7 +56,7 @@ def asked(collector: Collector) -> tuple[Span, list[Span]]:
 def test_a_request_has_one_span_and_its_parts_in_their_order(server: Server, collector: Collector) -> None:
     before = time.time_ns()
     assert server.post(INFER, BODY).status == 200
-    request, parts = asked(collector)
+    request, parts = only_request(collector)
     assert [part.name for part in parts] == PARTS
     assert request.kind == SERVER
     assert {part.kind for part in parts} == {INTERNAL}
@@ -69,7 +69,7 @@ def test_a_request_has_one_span_and_its_parts_in_their_order(server: Server, col
 
 def test_the_span_says_by_the_conventions_what_was_asked(server: Server, collector: Collector) -> None:
     server.ask("POST", INFER, ONE, RAW)
-    request, parts = asked(collector)
+    request, parts = only_request(collector)
     assert request.name == "POST /v2/models/{model}/infer"
     interpreter = request.attributes.pop("edgekit.interpreter")
     assert interpreter == "onnxruntime"
@@ -92,7 +92,7 @@ def test_the_span_says_by_the_conventions_what_was_asked(server: Server, collect
 
 def test_the_resource_is_the_server_and_nothing_of_the_machine(server: Server, collector: Collector) -> None:
     server.ask("POST", INFER, ONE, RAW)
-    request, parts = asked(collector)
+    request, parts = only_request(collector)
     facts = request.resource
     assert (facts["service.name"], facts["service.version"]) == ("edgekit", __version__)
     assert {key.partition(".")[0] for key in facts} == {"service", "telemetry"}
@@ -103,7 +103,7 @@ def test_the_resource_is_the_server_and_nothing_of_the_machine(server: Server, c
 
 def test_an_answer_names_its_trace(server: Server, collector: Collector) -> None:
     reply = server.ask("POST", INFER, ONE, RAW)
-    request, _ = asked(collector)
+    request, _ = only_request(collector)
     assert reply.headers["server-timing"] == f'traceparent;desc="00-{request.trace}-{request.id}-01"'
 
 
@@ -129,7 +129,7 @@ def test_a_client_s_mistake_is_no_error_of_the_server(
     path: str, body: bytes, status: int, reason: str, server: Server, collector: Collector
 ) -> None:
     assert server.ask("POST", path, body).status == status
-    request, _ = asked(collector)
+    request, _ = only_request(collector)
     assert request.attributes["http.response.status_code"] == status
     assert request.attributes["edgekit.refused"] == reason
     assert request.status == 0
@@ -139,7 +139,7 @@ def test_a_client_s_mistake_is_no_error_of_the_server(
 def test_a_refusal_under_load_is_an_error_with_its_reason(server: Server, collector: Collector) -> None:
     reply = server.ask("POST", INFER, ONE, {**RAW, "X-Request-Timeout-Ms": "0.0001"})
     assert reply.status == 503
-    request, parts = asked(collector)
+    request, parts = only_request(collector)
     assert (request.status, request.message) == (ERROR, reply.error)
     assert (request.attributes["error.type"], request.attributes["edgekit.refused"]) == ("503", "late")
     assert parts == [] or parts[-1].status == ERROR
@@ -154,14 +154,14 @@ def test_a_file_s_windows_have_their_parts_one_after_the_other(start: Start, kin
         return "\n".join(["ax,ay,az", *["0.1,0.2,0.3"] * count]).encode()
 
     assert server.ask("POST", "/predict", rows(8)).status == 200
-    request, parts = asked(collector)
+    request, parts = only_request(collector)
     assert request.name == "POST /predict"
     window = ["preprocess", "queue", "execute", "postprocess"]
     assert [part.name for part in parts] == ["decode", *window, *window, "serialise"]
     assert all(one.ended <= two.began for one, two in zip(parts, parts[1:], strict=False))
     collector.spans.clear()
     assert server.ask("POST", "/predict", rows(4 * 100)).status == 200
-    request, parts = asked(collector)
+    request, parts = only_request(collector)
     assert len(parts) == 64
     assert request.attributes["edgekit.parts_left_out"] == 1 + 4 * 100 + 1 - 64
 
@@ -194,7 +194,7 @@ def test_no_byte_of_a_sample_and_no_token_is_sent(start: Start, folder: Path, co
     server = start(bundle_in(folder), "--trace-to", collector.url, "--trace-share", "1", "--token-file", file)
     headers = {**RAW, "Authorization": f"Bearer {token}"}
     assert server.ask("POST", f"{INFER}?key=hidden", sample, headers).status == 200
-    asked(collector)
+    only_request(collector)
     sent = repr([(span.name, span.attributes, span.message, span.resource) for span in collector.spans])
     assert not [secret for secret in (token, "qqqq", "hidden") if secret in sent]
 
@@ -202,4 +202,4 @@ def test_no_byte_of_a_sample_and_no_token_is_sent(start: Start, folder: Path, co
 def test_an_answer_is_the_same_to_the_bit(start: Start, server: Server, collector: Collector, folder: Path) -> None:
     plain = start(bundle_in(folder))
     assert plain.ask("POST", INFER, ONE, RAW).body == server.ask("POST", INFER, ONE, RAW).body
-    asked(collector)
+    only_request(collector)

@@ -38,7 +38,7 @@ def slowed(rig: Rig, number: int, dtypes: str, seconds: float, more: str = "") -
 
 
 def first_disturbed(rig: Rig, number: int) -> str:
-    """Lines for a device that is hot the first time that it is asked to bench, and quiet the next.
+    """Lines for a device that is hot in its first benchmark, and quiet the next.
 
     All devices of the rig share one machine with the tests, so each would say that it was disturbed.
     """

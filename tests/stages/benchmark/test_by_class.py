@@ -39,7 +39,7 @@ def names(classes: int) -> list[str]:
     return [f"c{index}" for index in range(classes)]
 
 
-def test_counts_add_up_and_lost_samples_are_told() -> None:
+def test_counts_add_up_and_lost_samples_are_listed() -> None:
     y, answers = classified(5)
     found = break_down("classification", y, names(5), answers, ["w"])
     TypeAdapter(ByClass).validate_python(found.by_class)
@@ -103,10 +103,10 @@ def test_the_evidence_has_lost_texts_in_words(tmp_path: Path, monkeypatch: pytes
     data = load(parse({"source": "text_folder", **section(tmp_path, monkeypatch)}))
     (tmp_path / EVIDENCE).mkdir()
     write_evidence(tmp_path, data, {"baseline-eager": data.validation.y}, [0, 2])
-    kept = classes_section.lost_samples(cast(Any, SimpleNamespace(file=tmp_path.joinpath)))
-    wanted = {text for _, text in texts(90)}
-    assert len(kept) == 2 and all(any(text.startswith(each.split()[0]) for text in wanted) for each in kept.tolist())
-    assert kept.tolist() == [text_of_sample(data, data.validation.x[place]) for place in (0, 2)]
+    lost = classes_section.lost_samples(cast(Any, SimpleNamespace(file=tmp_path.joinpath)))
+    expected = {text for _, text in texts(90)}
+    assert len(lost) == 2 and all(any(text.startswith(each.split()[0]) for text in expected) for each in lost.tolist())
+    assert lost.tolist() == [text_of_sample(data, data.validation.x[place]) for place in (0, 2)]
     write_evidence(tmp_path, data, {"baseline-eager": data.validation.y}, [])
     assert len(classes_section.lost_samples(cast(Any, SimpleNamespace(file=tmp_path.joinpath)))) == 0
 
@@ -114,10 +114,10 @@ def test_the_evidence_has_lost_texts_in_words(tmp_path: Path, monkeypatch: pytes
 def test_labels_anomalies_and_values_are_broken_down_too() -> None:
     rng = np.random.default_rng(0)
     y = (rng.random((60, 3)) < 0.5).astype(np.int64)
-    said = y > 0
-    off = said.copy()
+    predicted = y > 0
+    off = predicted.copy()
     off[:5, 0] = ~off[:5, 0]
-    labels = break_down("multi_label", y, ["a", "b", "c"], {"b": said, "w": off}, ["w"])
+    labels = break_down("multi_label", y, ["a", "b", "c"], {"b": predicted, "w": off}, ["w"])
     assert labels.confusion is None and labels.by_class["lost"] == {"w": 5}
     assert sorted(labels.indices) == list(range(5))
     y = np.r_[np.zeros(50, np.int64), np.ones(10, np.int64)]

@@ -142,7 +142,7 @@ def test_zero_seconds_of_energy_measure_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("options", "words"),
     [
         ({"meter": "/run/meter"}, "give both, or neither"),
         ({"meter_unit": "watts"}, "give both, or neither"),
@@ -151,9 +151,9 @@ def test_zero_seconds_of_energy_measure_none() -> None:
         ({"per_cpu_hour": -1, "currency": "EUR"}, "greater than or equal to 0"),
     ],
 )
-def test_what_disagrees_is_refused(given: dict[str, object], words: str) -> None:
+def test_what_disagrees_is_refused(options: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        CostOptions.model_validate(given)
+        CostOptions.model_validate(options)
 
 
 def test_prices_and_meters_are_no_part_of_a_key() -> None:

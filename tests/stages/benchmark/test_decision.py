@@ -14,7 +14,7 @@ from edgekit.core.tasks.accuracy_drop import drop_of_counts
 from edgekit.stages.benchmark.decision import check_limits, unresolved_steps
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.stages.benchmark.winners import too_close_to_call
-from tests.stages.benchmark.made import CALLS, Row, budget, decided, row, told
+from tests.stages.benchmark.synthetic import CALLS, Row, budget, decided, decision_named, row
 
 WINNER = "winner of tflite"
 
@@ -34,7 +34,7 @@ def test_the_fastest_inside_the_budget_wins_its_target() -> None:
 def test_a_difference_below_the_margin_is_a_tie_and_goes_by_bytes() -> None:
     rows = [row("student-fp32-tflite", size=900), row("pruned-fp32-tflite", size=800), row("another-fp32-tflite")]
     found = decided(rows, {"student-fp32-tflite": 0.02, "pruned-fp32-tflite": 0.0208, "another-fp32-tflite": 0.0201})
-    decision = told(found, WINNER)
+    decision = decision_named(found, WINNER)
     assert (decision["chosen"], decision["rule"]) == ("pruned-fp32-tflite", "tie: fewest bytes")
     assert [each["in_the_tie"] for each in decision["candidates"]] == [True] * 3
     assert [each["ratio"] for each in decision["candidates"]] == pytest.approx([1.0, 1.005, 1.04])
@@ -43,7 +43,7 @@ def test_a_difference_below_the_margin_is_a_tie_and_goes_by_bytes() -> None:
 def test_a_difference_above_the_margin_wins_over_fewer_bytes() -> None:
     rows = [row("student-fp32-tflite", size=900), row("pruned-fp32-tflite", size=800)]
     found = decided(rows, {"student-fp32-tflite": 0.02, "pruned-fp32-tflite": 0.0213}, noise=0.002)
-    decision = told(found, WINNER)
+    decision = decision_named(found, WINNER)
     assert (decision["chosen"], decision["rule"]) == ("student-fp32-tflite", "fastest")
     slower = decision["candidates"][1]
     assert 1.05 < slower["ratio_low"] <= slower["ratio"] <= slower["ratio_high"]
@@ -53,14 +53,14 @@ def test_a_difference_above_the_margin_wins_over_fewer_bytes() -> None:
 def test_a_difference_that_the_rounds_do_not_establish_is_a_tie() -> None:
     rows = [row("student-fp32-tflite", size=900), row("pruned-fp32-tflite", size=800)]
     times = {"student-fp32-tflite": 0.02, "pruned-fp32-tflite": 0.022}
-    assert told(decided(rows, times, noise=0.005), WINNER)["rule"] == "fastest"
-    noisy = told(decided(rows, times, noise=0.3), WINNER)
+    assert decision_named(decided(rows, times, noise=0.005), WINNER)["rule"] == "fastest"
+    noisy = decision_named(decided(rows, times, noise=0.3), WINNER)
     assert (noisy["chosen"], noisy["rule"]) == ("pruned-fp32-tflite", "tie: fewest bytes")
 
 
 def test_of_the_same_bytes_the_first_name_wins() -> None:
     rows = [row("student-fp32-tflite"), row("pruned-fp32-tflite")]
-    decision = told(decided(rows, {"student-fp32-tflite": 0.02, "pruned-fp32-tflite": 0.0203}), WINNER)
+    decision = decision_named(decided(rows, {"student-fp32-tflite": 0.02, "pruned-fp32-tflite": 0.0203}), WINNER)
     assert (decision["chosen"], decision["rule"]) == ("pruned-fp32-tflite", "tie: same bytes, first name")
 
 
@@ -103,13 +103,13 @@ def test_the_overall_winner_is_one_of_the_winners_by_the_same_rule() -> None:
     rows = [row("student-fp32-tflite", size=900), row("student-fp32-onnx", size=800), row("pruned-fp32-onnx", size=850)]
     times = {"student-fp32-tflite": 0.02, "student-fp32-onnx": 0.0206, "pruned-fp32-onnx": 0.05}
     found = decided(rows, times)
-    decision = told(found, "winner over all targets")
+    decision = decision_named(found, "winner over all targets")
     assert (decision["chosen"], decision["rule"]) == ("student-fp32-onnx", "tie: fewest bytes")
     assert {each["name"] for each in decision["candidates"]} == set(found.metrics["winners"].values())
     assert found.metrics["verdict"]["winner"] == found.metrics["winner"] == "student-fp32-onnx"
 
 
-def test_the_bound_of_the_drop_is_judged_not_the_drop() -> None:
+def test_the_budget_limits_the_bound_of_the_drop_not_the_drop() -> None:
     def inside(accuracy: float, samples: int, **limits: float) -> bool:
         return bool(check_limits(row("a-fp32-onnx", accuracy, samples=samples), budget(**limits))["inside_budget"])
 
@@ -121,11 +121,11 @@ def test_the_bound_of_the_drop_is_judged_not_the_drop() -> None:
     assert inside(0.975, 10_000)
 
 
-def test_a_judged_row_holds_counts_and_what_follows_from_them() -> None:
-    judged = check_limits(row("a-fp32-onnx", 0.97, samples=1000), budget(accuracy_drop_pp=2.0))
+def test_a_checked_row_holds_counts_and_what_follows_from_them() -> None:
+    checked = check_limits(row("a-fp32-onnx", 0.97, samples=1000), budget(accuracy_drop_pp=2.0))
     drop = drop_of_counts(10, 0, 1000, 0.95)
-    assert {name: judged[name] for name in vars(drop)} == vars(drop)
-    assert (drop.drop_pp, judged["reasons"]) == (1.0, [])
+    assert {name: checked[name] for name in vars(drop)} == vars(drop)
+    assert (drop.drop_pp, checked["reasons"]) == (1.0, [])
 
 
 def test_gained_samples_are_set_against_lost_ones() -> None:
@@ -136,7 +136,7 @@ def test_gained_samples_are_set_against_lost_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "said"),
+    ("limits", "reason"),
     [
         (
             {"accuracy_drop_pp": 0.5},
@@ -146,10 +146,10 @@ def test_gained_samples_are_set_against_lost_ones() -> None:
         ({"size_bytes": 999}, "1,000 bytes are over 999"),
     ],
 )
-def test_every_broken_limit_is_named(limits: Row, said: str) -> None:
+def test_every_broken_limit_is_named(limits: Row, reason: str) -> None:
     found = decided([row("a-fp32-onnx", 0.97)], {"a-fp32-onnx": 1.0}, budget(**{"accuracy_drop_pp": 2.0, **limits}))
     (shown,) = found.metrics["rows"][1:]
-    assert shown["reasons"] == [said]
+    assert shown["reasons"] == [reason]
     assert not shown["inside_budget"]
     assert found.metrics["winners"] == {}
 
@@ -165,10 +165,10 @@ def test_only_a_whole_interval_above_the_limit_is_too_slow() -> None:
         "too_slow": ["pruned-fp32-tflite"],
         "buys_nothing": [],
     }
-    evidence = {each["name"]: each for each in told(unsure, "too slow for 0.02 ms")["candidates"]}
+    evidence = {each["name"]: each for each in decision_named(unsure, "too slow for 0.02 ms")["candidates"]}
     assert evidence["student-fp32-tflite"]["low_ms"] < 0.02 < evidence["pruned-fp32-tflite"]["low_ms"]
-    sure = decided(rows, times, limits, noise=0.001)
-    assert sure.content["measured"] == {
+    precise = decided(rows, times, limits, noise=0.001)
+    assert precise.content["measured"] == {
         "winners": {},
         "too_slow": ["pruned-fp32-tflite", "student-fp32-tflite"],
         "buys_nothing": [],

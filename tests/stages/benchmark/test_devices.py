@@ -29,12 +29,12 @@ HERE = {"rounds": 10, "calls_per_round": 5, "warmup_per_round": 1, "most_rounds"
 
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    with Rig(tmp_path_factory.mktemp("rig") / "rig", 3) as made:
-        yield made
+    with Rig(tmp_path_factory.mktemp("rig") / "rig", 3) as started:
+        yield started
 
 
 @pytest.fixture
-def desk(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
+def workstation(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
     monkeypatch.setenv("HOME", str(rig.home))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     monkeypatch.setattr(
@@ -57,13 +57,13 @@ def of_target(artifact: Artifact, target: str) -> dict[str, Any]:
 
 
 def test_a_class_of_devices_changes_the_winner_and_that_is_replayed(
-    tiny_run: FinishedRun, desk: Rig, tmp_path: Path
+    tiny_run: FinishedRun, workstation: Rig, tmp_path: Path
 ) -> None:
     here = artifacts.load(tiny_run.folder / "benchmark")
     won = here.metrics["winners"]["tflite"]
     precision = of_target(here, "tflite")[won]["precision"]
-    slowed(desk, 0, "int8,uint8" if precision == "int8" else "float32", 0.02)
-    hosts = desk.inventory(d0={"class": "pi4"})
+    slowed(workstation, 0, "int8,uint8" if precision == "int8" else "float32", 0.02)
+    hosts = workstation.inventory(d0={"class": "pi4"})
     found = run(tiny_run, tmp_path, "pi4", hosts)
     other = found.metrics["winners"]["tflite"]
     assert other != won, "on this machine the other one wins"
@@ -85,13 +85,17 @@ def test_a_class_of_devices_changes_the_winner_and_that_is_replayed(
     hosts.unlink()
     again = run(tiny_run, tmp_path, "pi4", hosts)
     assert again.metrics["winners"] == found.metrics["winners"] and again.digest == found.digest
-    assert again.metrics["devices"] == devices, "nobody asks the devices again, and what they said then is told"
+    assert again.metrics["devices"] == devices, (
+        "the devices are not measured again, and their earlier figures are reported"
+    )
     assert all(each["replayed"] and each["chosen"] == each["today"] for each in again.metrics["decisions"])
     assert "as recorded by an earlier run" in str(devices_section.table(again).title)
 
 
-def test_where_no_variant_can_be_sent_nothing_is_too_slow(tiny_run: FinishedRun, desk: Rig, tmp_path: Path) -> None:
-    hosts = desk.inventory(d0={"class": "pi4", "port": 1})
+def test_where_no_variant_can_be_sent_nothing_is_too_slow(
+    tiny_run: FinishedRun, workstation: Rig, tmp_path: Path
+) -> None:
+    hosts = workstation.inventory(d0={"class": "pi4", "port": 1})
     settings = "budget.accuracy_drop_pp=0 budget.latency_p50_ms=0.0001"
     found = run(tiny_run, tmp_path, "pi4", hosts, settings=settings)
     measured = json.loads(found.file("decision.json").read_text())["measured"]
@@ -105,9 +109,9 @@ def test_where_no_variant_can_be_sent_nothing_is_too_slow(tiny_run: FinishedRun,
     assert "of p50" not in nearest and "on this machine" in nearest
 
 
-def test_the_slowest_device_of_the_class_decides(tiny_run: FinishedRun, desk: Rig, tmp_path: Path) -> None:
-    slowed(desk, 1, "float32,int8,uint8", 0.01)
-    hosts = desk.inventory(d1={"class": "box"}, d2={"class": "box"}, d0={"class": "other"})
+def test_the_slowest_device_of_the_class_decides(tiny_run: FinishedRun, workstation: Rig, tmp_path: Path) -> None:
+    slowed(workstation, 1, "float32,int8,uint8", 0.01)
+    hosts = workstation.inventory(d1={"class": "box"}, d2={"class": "box"}, d0={"class": "other"})
     found = run(tiny_run, tmp_path, "box", hosts)
     devices = found.metrics["devices"]
     assert [each["host"] for each in devices["devices"]] == ["d1", "d2"] and devices["slowest"] == "d1"
@@ -117,10 +121,10 @@ def test_the_slowest_device_of_the_class_decides(tiny_run: FinishedRun, desk: Ri
 
 
 def test_a_variant_that_is_over_the_limit_on_any_device_is_too_slow(
-    tiny_run: FinishedRun, desk: Rig, tmp_path: Path
+    tiny_run: FinishedRun, workstation: Rig, tmp_path: Path
 ) -> None:
-    slowed(desk, 0, "float32", 0.03)
-    hosts = desk.inventory(d0={"class": "pi4"})
+    slowed(workstation, 0, "float32", 0.03)
+    hosts = workstation.inventory(d0={"class": "pi4"})
     found = run(tiny_run, tmp_path, "pi4", hosts, settings="budget.latency_p50_ms=20")
     slow = json.loads(found.file("decision.json").read_text())["measured"]["too_slow"]
     floats = {name for name, row in of_target(found, "tflite").items() if row["precision"] in ("fp32", "fp16", "w8")}
@@ -128,18 +132,20 @@ def test_a_variant_that_is_over_the_limit_on_any_device_is_too_slow(
     assert slow and set(slow) == floats & timed
 
 
-def test_faults_of_devices_are_one_line_and_leave_nothing(tiny_run: FinishedRun, desk: Rig, tmp_path: Path) -> None:
-    hosts = desk.inventory()
+def test_faults_of_devices_are_one_line_and_leave_nothing(
+    tiny_run: FinishedRun, workstation: Rig, tmp_path: Path
+) -> None:
+    hosts = workstation.inventory()
     with pytest.raises(ConfigError, match=r"benchmark.where: 'bax': .*hosts.yaml has no host of that class.*box"):
         run(tiny_run, tmp_path, "bax", hosts)
     with pytest.raises(ConfigError, match="no such"):
         run(tiny_run, tmp_path, "box", tmp_path / "none.yaml")
-    desk.forget(2)
+    workstation.forget(2)
     try:
         with pytest.raises(EdgekitError, match=r"d2: .*host key .* is not known") as caught:
             run(tiny_run, tmp_path, "box", hosts)
     finally:
-        desk.know((address(2), desk.port))
+        workstation.know((address(2), workstation.port))
     assert "\n" not in str(caught.value)
     assert (
         artifacts.load(tmp_path / "out" / "tiny" / "benchmark").digest
@@ -147,15 +153,15 @@ def test_faults_of_devices_are_one_line_and_leave_nothing(tiny_run: FinishedRun,
     ), "what was there stays"
 
 
-def test_a_device_that_answers_otherwise_is_not_timed(tiny_run: FinishedRun, desk: Rig, tmp_path: Path) -> None:
-    folder = desk.device(0) / "wrong"
+def test_a_device_that_answers_otherwise_is_not_timed(tiny_run: FinishedRun, workstation: Rig, tmp_path: Path) -> None:
+    folder = workstation.device(0) / "wrong"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(
         "import ai_edge_litert.interpreter as litert\n"
         "get = litert.Interpreter.get_tensor\n"
         "litert.Interpreter.get_tensor = lambda self, index: get(self, index) * 0\n"
     )
-    desk.setting(0, f"export PYTHONPATH={folder}")
+    workstation.setting(0, f"export PYTHONPATH={folder}")
     with pytest.raises(EdgekitError, match=r"d0: .*does not give the golden outputs on this device") as caught:
-        run(tiny_run, tmp_path, "pi4", desk.inventory(d0={"class": "pi4"}))
+        run(tiny_run, tmp_path, "pi4", workstation.inventory(d0={"class": "pi4"}))
     assert not re.search(r"Traceback", str(caught.value))

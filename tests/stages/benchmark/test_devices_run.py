@@ -60,7 +60,7 @@ def rows(finished: Finished) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in finished.result["variants"][1:]}
 
 
-def test_the_limit_is_held_against_the_device_and_said_so(finished: Finished) -> None:
+def test_the_limit_applies_to_the_device_and_the_report_says_so(finished: Finished) -> None:
     slow = [row for row in rows(finished).values() if row["reasons"] == ["p50 is over 10 ms on pi4"]]
     assert slow and all(row["target"] == "tflite" and row["precision"] == "int8" for row in slow)
     for row in slow:
@@ -85,7 +85,7 @@ def test_terminal_report_and_notebook_tell_the_machines_apart(finished: Finished
 
 
 def test_a_device_that_was_disturbed_is_measured_again(finished: Finished) -> None:
-    assert (finished.rig.device(0) / ".moods").read_text() == "", "both of its moods were asked for"
+    assert (finished.rig.device(0) / ".moods").read_text() == "", "both of its moods were used"
     assert "the measurement on d0 was noisy (it was 85 °C hot); measuring again" in finished.printed
     assert finished.result["devices"]["devices"][0]["disturbed"] == [], "the second time counts"
 

@@ -1,4 +1,4 @@
-"""Does a model from elsewhere know validation? Held to the level it states, and told where a run is told."""
+"""Does a model from elsewhere know validation? The false alarms stay at the stated level, and reports name it."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def answers(right: int, samples: int) -> np.ndarray:
 )
 def test_the_probability_is_fishers(table: tuple[int, int, int, int]) -> None:
     right, samples, other, others = table
-    wanted = fisher_exact([[right, samples - right], [other, others - other]], alternative="greater").pvalue
-    assert fisher_p_value(*table) == pytest.approx(wanted, rel=1e-6)
+    expected = fisher_exact([[right, samples - right], [other, others - other]], alternative="greater").pvalue
+    assert fisher_p_value(*table) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("accuracy", [0.5, 0.9, 0.99])
@@ -84,8 +84,8 @@ def test_an_accuracy_that_is_no_share_of_right_answers_is_not_tested() -> None:
     assert check_leakage("net.keras", "baseline", marks, marks) is None
 
 
-def test_it_is_told_where_the_run_is_told(tiny_run: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
-    """In the notebook's checks, the end of the run, the page and result.json; a network trained here is not asked."""
+def test_it_is_reported_wherever_the_run_is_reported(tiny_run: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the notebook's checks, the end of the run, the page and result.json; a network trained here is not tested."""
     result: dict[str, Any] = json.loads((tiny_run.folder / RESULT).read_text())
     assert result["seen_validation"] is None and outcome.leakage_lines(result) == []
     for right, sign in (
@@ -151,7 +151,7 @@ def learnt(split: Split, path: Path) -> Path:
 
 
 @pytest.mark.parametrize("split", ["validation", "train"])
-def test_a_rival_that_really_learnt_validation_is_found_and_an_honest_one_is_not(
+def test_a_reference_model_that_really_learnt_validation_is_found_and_an_honest_one_is_not(
     split: str, data: Data, tmp_path: Path
 ) -> None:
     path = learnt(getattr(data, split), tmp_path / "theirs.onnx")

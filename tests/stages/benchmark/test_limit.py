@@ -21,7 +21,7 @@ from edgekit.stages import benchmark
 from edgekit.stages.benchmark.winners import ClassTimings, names_too_slow
 from edgekit.workbook.plan import load_plan
 from tests.conftest import TINY, FinishedRun
-from tests.stages.benchmark.made import Row, budget, decided, row, timings, told
+from tests.stages.benchmark.synthetic import Row, budget, decided, decision_named, row, timings
 
 THEIRS = "theirs.tflite"
 NAMES = ("baseline-fp32-tflite", "student-fp32-tflite", "student-int8-tflite", "student-fp32-onnx")
@@ -37,7 +37,7 @@ def test_a_variant_is_too_slow_where_the_whole_interval_of_its_ratio_is_above_th
     found = decided(ROWS, TIMES, budget(latency_p50=beside(0.6)))
     slow = sorted([NAMES[0], NAMES[1], NAMES[3]])
     assert found.content["measured"] == {"winners": {"tflite": NAMES[2]}, "too_slow": slow, "buys_nothing": []}
-    decision = told(found, "too slow for 0.6 of theirs.tflite's p50")
+    decision = decision_named(found, "too slow for 0.6 of theirs.tflite's p50")
     against = {each["name"]: each["beside"] for each in decision["candidates"]}
     assert decision["chosen"] == slow and against[NAMES[2]]["ratio"] == pytest.approx(0.5)
     assert against[NAMES[2]]["name"] == THEIRS and against[NAMES[2]]["limit"] == 0.6
@@ -50,11 +50,11 @@ def test_a_variant_is_too_slow_where_the_whole_interval_of_its_ratio_is_above_th
 def test_what_noise_leaves_open_is_no_reason_to_reject() -> None:
     """Twice the machine's pace for both changes nothing; a ratio that the rounds do not establish neither."""
     limits = budget(latency_p50=beside(0.6))
-    sure = timings({**TIMES, NAMES[2]: 0.065}, noise=0.005)
+    precise = timings({**TIMES, NAMES[2]: 0.065}, noise=0.005)
     unsure = timings({**TIMES, NAMES[2]: 0.065}, noise=0.3)
     slower = timings({name: 2 * ms for name, ms in TIMES.items()}, noise=0.005)
     rows: Any = ROWS
-    assert NAMES[2] in names_too_slow(rows, ClassTimings(sure), limits)
+    assert NAMES[2] in names_too_slow(rows, ClassTimings(precise), limits)
     assert NAMES[2] not in names_too_slow(rows, ClassTimings(unsure), limits)
     assert NAMES[2] not in names_too_slow(rows, ClassTimings(slower), limits)
 
@@ -82,7 +82,7 @@ def test_each_target_is_held_to_its_own_limits() -> None:
     own = {"onnx": {"size_bytes": 2000, "latency_p50_ms": 0.2}}
     found = decided(ROWS, TIMES, budget(size_bytes=600, latency_p50=beside(0.6), targets=own))
     assert found.metrics["winners"] == {"tflite": NAMES[2], "onnx": NAMES[3]}
-    assert told(found, "too slow for the limit of its target")["chosen"] == sorted(NAMES[:2])
+    assert decision_named(found, "too slow for the limit of its target")["chosen"] == sorted(NAMES[:2])
     shown = {each["name"]: each for each in found.metrics["rows"]}
     assert shown[NAMES[3]]["limits"] == {"latency_p50_ms": 0.2, "size_bytes": 2000}
     assert shown[NAMES[1]]["reasons"][0] == "1,000 bytes are over 600"
@@ -91,7 +91,7 @@ def test_each_target_is_held_to_its_own_limits() -> None:
 def test_without_new_limits_rows_and_decisions_are_as_before() -> None:
     found = decided(ROWS, TIMES, budget(latency_p50_ms=0.06))
     assert not any("limits" in each for each in found.metrics["rows"])
-    assert not any("beside" in each for each in told(found, "too slow for 0.06 ms")["candidates"])
+    assert not any("beside" in each for each in decision_named(found, "too slow for 0.06 ms")["candidates"])
     assert list(found.content["budget"]) == ["accuracy_drop_pp", "accuracy_confidence", "latency_p50_ms", "size_bytes"]
 
 
@@ -103,12 +103,12 @@ def test_on_devices_a_variant_must_keep_its_ratio_to_the_baseline_on_each() -> N
     assert NAMES[2] in names_too_slow(checked, ClassTimings(kept, (broken,)), limits)
 
 
-def test_the_nearest_miss_is_told_beside_its_reference() -> None:
+def test_the_nearest_miss_is_reported_beside_its_reference() -> None:
     found = decided(ROWS, TIMES, budget(latency_p50=beside(0.4)))
     nearest = found.metrics["nearest_miss"]
     assert nearest["name"] == NAMES[2]
-    said = checks.missed_message(nearest, found.metrics["budget"])
-    assert "over by 25% of p50, which is 0.5 (0.5 to 0.5) times that of theirs.tflite: p50 is over 0.4 of" in said
+    message = checks.missed_message(nearest, found.metrics["budget"])
+    assert "over by 25% of p50, which is 0.5 (0.5 to 0.5) times that of theirs.tflite: p50 is over 0.4 of" in message
 
 
 def test_the_nearest_miss_is_nearest_to_the_limits_of_its_target() -> None:
@@ -123,14 +123,14 @@ def test_a_recorded_decision_is_followed_beside_todays_ratio() -> None:
     recorded = {"winners": {"tflite": NAMES[1]}, "too_slow": [NAMES[2]], "buys_nothing": []}
     found = decided(ROWS, TIMES, limits, recorded)
     assert found.metrics["winners"] == {"tflite": NAMES[1]}
-    decision = told(found, "too slow for 0.6 of theirs.tflite's p50")
+    decision = decision_named(found, "too slow for 0.6 of theirs.tflite's p50")
     assert decision["replayed"] and decision["chosen"] == [NAMES[2]] and NAMES[2] not in decision["today"]
     with pytest.raises(StageError, match="too slow, but the budget has no latency_p50"):
         decided(ROWS, TIMES, budget(latency_p50=beside(0.6), targets={"tflite": {"latency_p50_ms": None}}), recorded)
 
 
 @pytest.mark.long
-def test_a_real_run_is_held_to_a_rivals_time_and_bytes(tiny_run: FinishedRun, tmp_path: Path) -> None:
+def test_a_real_run_is_held_to_a_reference_models_time_and_bytes(tiny_run: FinishedRun, tmp_path: Path) -> None:
     """The rival is the run's own float file of the baseline, so half of its time is out of that file's reach."""
     file = next(each for each in read_variants(artifacts.load(tiny_run.folder / "convert")) if each.name == NAMES[0])
     theirs = shutil.copy(tiny_run.folder / "convert" / file.files[0], tmp_path / THEIRS)

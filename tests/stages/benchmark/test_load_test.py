@@ -1,4 +1,4 @@
-"""The winners and the baseline under load, on the artifacts of a real run: told in full, and deciding nothing."""
+"""The winners and the baseline under load, on the artifacts of a real run: reported in full, and deciding nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from edgekit.workbook.config_file import parse_stage
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.stage import open_stage
 from tests.conftest import TINY, FinishedRun
-from tests.stages.benchmark.made import budget
+from tests.stages.benchmark.synthetic import budget
 
 pytestmark = pytest.mark.processes
 
@@ -79,10 +79,12 @@ def test_loads_are_evidence_and_in_no_content(benchmark: Artifact) -> None:
 @pytest.mark.parametrize(("load_s", "winner"), [(0.0, True), (0.2, False)])
 def test_nothing_is_driven_without_a_wish_or_a_winner(benchmark: Artifact, load_s: float, winner: bool) -> None:
     name = benchmark.metrics["winner"] if winner else None
-    told = measure_loads(benchmark.ancestor("convert"), load_data(PLAN.data), config(load_s=load_s), BASELINE, [], name)
-    assert (told["seconds"], told["loadgen"]) == (0, None), "what the schema calls: nothing was driven"
-    assert (told["runs"], told["rates"], told["failed"]) == ([], [], [])
-    shown = SimpleNamespace(metrics={"loads": told}, config={"confidence": 0.99})
+    loads = measure_loads(
+        benchmark.ancestor("convert"), load_data(PLAN.data), config(load_s=load_s), BASELINE, [], name
+    )
+    assert (loads["seconds"], loads["loadgen"]) == (0, None), "what the schema calls: nothing was driven"
+    assert (loads["runs"], loads["rates"], loads["failed"]) == ([], [], [])
+    shown = SimpleNamespace(metrics={"loads": loads}, config={"confidence": 0.99})
     assert "no load test was run" in repr(loads_section.table(shown))  # type: ignore[arg-type]
 
 
@@ -105,14 +107,14 @@ def test_without_loadgen_nothing_is_driven_and_every_reader_learns_why(
     assert "no load test was run: LoadGen is not installed" in text.getvalue()
 
 
-def test_a_load_that_fails_is_told_and_the_others_go_on(benchmark: Artifact) -> None:
+def test_a_load_that_fails_is_reported_and_the_others_go_on(benchmark: Artifact) -> None:
     """A variant whose files are gone, and the baseline, which is there."""
     winner = benchmark.metrics["winner"]
     wishes = config(load_s=0.05, p99_bound_ms=1000.0)  # which an eager network meets on a busy machine too
-    told = measure_loads(benchmark.ancestor("convert"), load_data(PLAN.data), wishes, BASELINE, ["nobody"], winner)
-    assert {row["name"] for row in told["runs"]} == {BASELINE} and told["seconds"] == 0.05
-    assert [row["name"] for row in told["failed"]] == ["nobody"] and told["failed"][0]["reason"].startswith("opening")
-    shown = SimpleNamespace(metrics={"loads": told}, config={"confidence": 0.99})
+    loads = measure_loads(benchmark.ancestor("convert"), load_data(PLAN.data), wishes, BASELINE, ["nobody"], winner)
+    assert {row["name"] for row in loads["runs"]} == {BASELINE} and loads["seconds"] == 0.05
+    assert [row["name"] for row in loads["failed"]] == ["nobody"] and loads["failed"][0]["reason"].startswith("opening")
+    shown = SimpleNamespace(metrics={"loads": loads}, config={"confidence": 0.99})
     assert "failed: opening the model" in repr(loads_section.table(shown))  # type: ignore[arg-type]
 
 
@@ -132,8 +134,8 @@ def test_the_table_says_what_disturbed_a_run_and_what_a_rate_rests_on(benchmark:
     shown = SimpleNamespace(metrics={"loads": {**found, "runs": runs, "rates": rates}}, config={"confidence": 0.99})
     text = repr(loads_section.table(shown))  # type: ignore[arg-type]
     assert text.count("; noisy: other processes took 40 % of the processor's time") == len(runs)
-    said = "highest rate: 1,234/s (short: 1 of 600 s; noisy: 2 of 14 trials, the first by: a neighbour)"
-    assert text.count(said) == len(rates)
+    expected = "highest rate: 1,234/s (short: 1 of 600 s; noisy: 2 of 14 trials, the first by: a neighbour)"
+    assert text.count(expected) == len(rates)
 
 
 def test_the_verdict_names_the_rates_and_what_failed(tiny_run: FinishedRun, benchmark: Artifact) -> None:
@@ -143,8 +145,8 @@ def test_the_verdict_names_the_rates_and_what_failed(tiny_run: FinishedRun, benc
     stream = io.StringIO()
     loads = {**benchmark.metrics["loads"], "rates": rates, "failed": failed}
     print_run({**result, "loads": loads}, tiny_run.folder, Console(file=stream, width=200))
-    said = "sustained with a p99 within 10 ms: student-int8-tflite 1,234/s (short: 1 of 600 s), "
-    assert f"{said}{BASELINE} no rate was confirmed, too noisy (noisy: 1 of 2 trials)" in stream.getvalue()
+    expected = "sustained with a p99 within 10 ms: student-int8-tflite 1,234/s (short: 1 of 600 s), "
+    assert f"{expected}{BASELINE} no rate was confirmed, too noisy (noisy: 1 of 2 trials)" in stream.getvalue()
     assert "Load test failed: theirs, opening the model: gone" in stream.getvalue()
 
 
@@ -157,17 +159,17 @@ def rate(value: float | None) -> Row:
     return {**row, "short": True, "why_short": "1 of 600 s", "disturbed": []}
 
 
-def test_the_figure_has_room_for_a_search_without_a_trial(benchmark: Artifact) -> None:
+def test_the_figure_can_show_a_search_without_a_trial(benchmark: Artifact) -> None:
     loads = {**benchmark.metrics["loads"], "p99_bound_ms": 12.5, "rates": [{**rate(None), "trials": []}]}
     left, _ = loads_section.figure(loads).axes
     assert [list(line.get_ydata()) for line in left.lines] == [[12.5, 12.5]]
 
 
-@pytest.mark.parametrize("found", [100.0, None])
+@pytest.mark.parametrize("found_rate", [100.0, None])
 def test_the_figure_has_every_trial_the_bound_and_the_rate_that_was_found(
-    benchmark: Artifact, found: float | None
+    benchmark: Artifact, found_rate: float | None
 ) -> None:
-    loads = {**benchmark.metrics["loads"], "p99_bound_ms": 12.5, "rates": [rate(found)]}
+    loads = {**benchmark.metrics["loads"], "p99_bound_ms": 12.5, "rates": [rate(found_rate)]}
     left, right = loads_section.figure(loads).axes
     points = [line for line in left.lines if line.get_marker() not in ("", "None", None)]
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in points] == [(100.0, 4.0), (200.0, 40.0)]
@@ -175,8 +177,8 @@ def test_the_figure_has_every_trial_the_bound_and_the_rate_that_was_found(
     assert fills[0] != "white" and fills[1] == "white"
     assert [list(line.get_ydata()) for line in left.lines if line.get_linestyle() == "--"] == [[12.5, 12.5]]
     held = [line.get_xdata()[0] for line in left.lines if line.get_linestyle() == ":"]
-    assert held == ([100.0] if found else [])
-    assert any("(short)" in text.get_text() for text in left.texts) is bool(found)
+    assert held == ([100.0] if found_rate else [])
+    assert any("(short)" in text.get_text() for text in left.texts) is bool(found_rate)
     assert "per second" in left.get_xlabel() and "ms" in left.get_ylabel() and "ms" in right.get_ylabel()
 
 

@@ -24,7 +24,7 @@ from edgekit.training.teachers.config import ModelFile
 from edgekit.workbook.config_file import parse_stage
 from edgekit.workbook.plan import load_plan
 from tests.conftest import TINY, FinishedRun
-from tests.stages.benchmark.made import row, timings
+from tests.stages.benchmark.synthetic import row, timings
 
 PLAN = load_plan(TINY)
 STEPS = PLAN.run.preprocess
@@ -49,7 +49,7 @@ def sealed(tiny_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> A
     return benchmark.run(artifacts.load(tiny_run.folder / "convert"), load_data(PLAN.data), config, home / "out")
 
 
-def test_a_rival_is_answered_and_timed_like_the_variant_that_it_is(sealed: Artifact) -> None:
+def test_a_reference_model_is_answered_and_timed_like_the_variant_that_it_is(sealed: Artifact) -> None:
     [found] = sealed.metrics["rivals"]
     twin = next(each for each in sealed.metrics["rows"] if each["name"] == "baseline-fp32-onnx")
     assert found["accuracy_test"] == twin["accuracy_test"]
@@ -63,15 +63,19 @@ def test_a_rival_is_answered_and_timed_like_the_variant_that_it_is(sealed: Artif
     assert found["winner_gain_pp"] == pytest.approx(100 * (winner["accuracy_test"] - found["accuracy_test"]))
 
 
-def test_a_rival_wins_nothing_and_its_place_is_not_recorded(sealed: Artifact) -> None:
+def test_a_reference_model_wins_nothing_and_its_place_is_not_recorded(sealed: Artifact) -> None:
     names = {each["name"] for each in sealed.metrics["rows"]}
     assert "rival.onnx" not in names
-    assert all(each["name"] != "rival.onnx" for told in sealed.metrics["decisions"] for each in told["candidates"])
+    assert all(
+        each["name"] != "rival.onnx" for decision in sealed.metrics["decisions"] for each in decision["candidates"]
+    )
     assert [each["path"] for each in sealed.config["rivals"]] == ["rival.onnx"]
     assert "rival.onnx" in repr(variants.rivals_table(sealed))
 
 
-def test_an_openvino_rival_is_its_xml_and_the_weights_beside_it(tiny_run: FinishedRun, tmp_path: Path) -> None:
+def test_an_openvino_reference_model_is_its_xml_and_the_weights_beside_it(
+    tiny_run: FinishedRun, tmp_path: Path
+) -> None:
     found = next(
         each
         for each in read_variants(artifacts.load(tiny_run.folder / "convert"))
@@ -89,28 +93,28 @@ def test_an_openvino_rival_is_its_xml_and_the_weights_beside_it(tiny_run: Finish
     assert isinstance(answer, np.ndarray) and answer.shape == (1, 10)
 
 
-def test_without_a_winner_nothing_is_held_against_a_rival(tiny_run: FinishedRun, tmp_path: Path) -> None:
+def test_without_a_winner_nothing_is_held_against_a_reference_model(tiny_run: FinishedRun, tmp_path: Path) -> None:
     named = ModelFile.model_validate({"path": str(rival_of(tiny_run, tmp_path)), "preprocess": STEPS})
     rivals = open_reference_models([named], load_data(PLAN.data), 1)
-    [told] = compare_with_winner(rivals, None, timings({"rival.onnx": 0.5}))
-    assert told["winner"] is told["winner_speedup"] is told["winner_gain_pp"] is None
-    [told] = compare_with_winner(
+    [comparison] = compare_with_winner(rivals, None, timings({"rival.onnx": 0.5}))
+    assert comparison["winner"] is comparison["winner_speedup"] is comparison["winner_gain_pp"] is None
+    [comparison] = compare_with_winner(
         rivals, row("student-fp32-tflite", 0.9), timings({"rival.onnx": 0.5, "student-fp32-tflite": 0.1})
     )
-    assert told["winner_speedup"] == pytest.approx(5.0)
+    assert comparison["winner_speedup"] == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize(
-    ("rivals", "said"),
+    ("rivals", "message"),
     [
         ([{"path": "nowhere.tflite"}], "no such file"),
         ([{"path": "README.md"}], "looks like"),
         ([{"path": "README.md", "preprocess": [{"step": "blur"}]}], "blur"),
     ],
 )
-def test_what_is_no_rival_is_refused_before_anything_runs(rivals: list[dict[str, Any]], said: str) -> None:
+def test_what_is_no_reference_model_is_refused_before_anything_runs(rivals: list[dict[str, Any]], message: str) -> None:
     placed = [{**each, "path": str(ROOT / each["path"])} for each in rivals]
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         parse_stage("benchmark", {"rivals": placed}, {"budget": Budget.model_validate({}), "targets": ["onnx"]})
 
 
@@ -120,13 +124,13 @@ def test_another_file_than_the_recorded_is_refused(tiny_run: FinishedRun, tmp_pa
         parse_stage("benchmark", {"rivals": [{"path": str(path), "sha256": "0" * 64}]}, {})
 
 
-def test_two_rivals_of_one_name_are_refused(tiny_run: FinishedRun, tmp_path: Path) -> None:
+def test_two_reference_models_of_one_name_are_refused(tiny_run: FinishedRun, tmp_path: Path) -> None:
     path = str(rival_of(tiny_run, tmp_path))
     with pytest.raises(ConfigError, match="twice"):
         parse_stage("benchmark", {"rivals": [{"path": path}, {"path": path}]}, {})
 
 
-def test_a_file_that_does_not_fit_the_samples_is_told(tiny_run: FinishedRun, tmp_path: Path) -> None:
+def test_a_file_that_does_not_fit_the_samples_is_reported(tiny_run: FinishedRun, tmp_path: Path) -> None:
     data = load_data(PLAN.data)
     other = replace(data, held_out=Split(data.test.x.repeat(2, axis=2), data.test.y))
     named = ModelFile.model_validate({"path": str(rival_of(tiny_run, tmp_path)), "preprocess": STEPS})

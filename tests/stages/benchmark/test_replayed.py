@@ -1,4 +1,4 @@
-"""Replayed: recorded decisions are followed, today's are told beside them, and impossible ones are refused."""
+"""Replayed: recorded decisions are followed, today's are reported beside them, and impossible ones are refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from edgekit.core import replay as replay_file
 from edgekit.core.errors import StageError, TrustError
 from edgekit.stages.benchmark.decision import Decision
-from tests.stages.benchmark.made import Row, budget, decided, row, told
+from tests.stages.benchmark.synthetic import Row, budget, decided, decision_named, row
 
 ROWS = [row("student-fp32-tflite"), row("pruned-fp32-tflite", size=900), row("student-int8-tflite", 0.9)]
 TIMES = {"student-fp32-tflite": 0.02, "pruned-fp32-tflite": 0.03, "student-int8-tflite": 0.01}
@@ -21,14 +21,14 @@ def replay(winners: Row, too_slow: Any = (), buys_nothing: Any = (), **limits: A
     return decided(ROWS, TIMES, budget(**limits), recorded)
 
 
-def test_a_recorded_winner_wins_and_todays_is_told() -> None:
+def test_a_recorded_winner_wins_and_todays_is_reported() -> None:
     found = replay({"tflite": "pruned-fp32-tflite"})
     assert found.content["measured"] == {
         "winners": {"tflite": "pruned-fp32-tflite"},
         "too_slow": [],
         "buys_nothing": [],
     }
-    decision = told(found, "winner of tflite")
+    decision = decision_named(found, "winner of tflite")
     assert (decision["chosen"], decision["today"]) == ("pruned-fp32-tflite", "student-fp32-tflite")
     assert (decision["rule"], decision["replayed"]) == ("recorded", True)
     assert found.metrics["winners"] == {"tflite": "pruned-fp32-tflite"}
@@ -40,8 +40,8 @@ def test_the_evidence_of_a_replay_is_todays() -> None:
     free = decided(ROWS, TIMES)
     found = replay({"tflite": "pruned-fp32-tflite"})
     for each in ("winner of tflite", "winner of onnx"):
-        assert told(found, each)["candidates"] == told(free, each)["candidates"]
-        assert told(found, each)["today"] == told(free, each)["chosen"]
+        assert decision_named(found, each)["candidates"] == decision_named(free, each)["candidates"]
+        assert decision_named(found, each)["today"] == decision_named(free, each)["chosen"]
 
 
 def test_a_free_run_is_its_own_today() -> None:
@@ -56,7 +56,7 @@ def test_replaying_what_was_decided_leaves_the_same_content() -> None:
     other_day = {**TIMES, "student-fp32-tflite": 0.09, "pruned-fp32-tflite": 0.01}
     again = decided(ROWS, other_day, limits, free.content["measured"])
     assert again.content == free.content
-    slow = told(again, "too slow for 0.025 ms")
+    slow = decision_named(again, "too slow for 0.025 ms")
     assert (slow["chosen"], slow["today"]) == (["pruned-fp32-tflite"], ["student-fp32-tflite"])
 
 
@@ -81,11 +81,11 @@ def test_a_recorded_lack_of_a_winner_is_followed() -> None:
     found = replay({})
     assert found.metrics["verdict"] == {"met": False}
     assert found.metrics["nearest_miss"] is not None
-    assert told(found, "winner of tflite")["today"] == "student-fp32-tflite"
+    assert decision_named(found, "winner of tflite")["today"] == "student-fp32-tflite"
 
 
 @pytest.mark.parametrize(
-    ("recorded", "said"),
+    ("recorded", "message"),
     [
         (
             {"winners": {"tflite": "sparse-fp32-tflite"}},
@@ -108,6 +108,6 @@ def test_a_recorded_lack_of_a_winner_is_followed() -> None:
         ),
     ],
 )
-def test_an_impossible_record_is_refused(recorded: Row, said: str) -> None:
-    with pytest.raises(StageError, match=said):
+def test_an_impossible_record_is_refused(recorded: Row, message: str) -> None:
+    with pytest.raises(StageError, match=message):
         replay(**recorded)

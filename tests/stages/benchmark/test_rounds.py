@@ -1,4 +1,4 @@
-"""When rounds end: what is said before and after, and that a limit leaves an honest decision."""
+"""When rounds end: the messages before and after, and that a limit leaves an honest decision."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from edgekit.stages.benchmark import rounds
 from edgekit.stages.benchmark.config import BenchmarkConfig
 from edgekit.workbook.plan import load_plan
 from tests.conftest import TINY, FinishedRun, run_edgekit
-from tests.stages.benchmark.made import BASELINE, row
+from tests.stages.benchmark.synthetic import BASELINE, row
 
 VARIANT = "baseline-fp32-tflite"
 ROWS = [BASELINE, row(VARIANT)]
@@ -44,22 +44,22 @@ def opener(paces_ms: Iterator[float]) -> Callable[[], Callable[[], object]]:
 
 
 def noisy() -> dict[str, Callable[[], Callable[[], object]]]:
-    """Two of which nobody can tell within 1 % how far they are apart."""
+    """Two whose ratio nobody can measure within 1 %."""
     return {
         "baseline-eager": opener(itertools.repeat(1.0)),
         VARIANT: opener(itertools.cycle([0.5, 2.0, 0.7, 1.4])),
     }
 
 
-def measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: BenchmarkConfig, recorded: Any = None
+def measure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: BenchmarkConfig, recorded: Any = None
 ) -> tuple[Any, str]:
     file = tmp_path / "progress"
     file.touch()
     monkeypatch.setenv(progress.FILE, str(file))
     monkeypatch.setattr(progress, "_messages", [])  # what earlier tests of this process said
     with conditions.ConditionsRecorder() as watch:
-        found = rounds.measure_rounds(ROWS, noisy(), given, watch, recorded)
+        found = rounds.measure_rounds(ROWS, noisy(), options, watch, recorded)
     state = progress.read_state(file)
     assert state is not None
     return found, "\n".join(text for _, text in state.said)
@@ -68,18 +68,18 @@ def measured(
 def test_a_limit_in_minutes_ends_rounds_and_says_what_stayed_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = config(most_rounds=10_000, most_minutes=0.03, tie_margin=1.0)
-    found, said = measured(tmp_path, monkeypatch, given)
+    options = config(most_rounds=10_000, most_minutes=0.03, tie_margin=1.0)
+    found, messages = measure(tmp_path, monkeypatch, options)
     done = len(found.timings.samples_ms[VARIANT]) // 5
     assert found.timings.rounds >= 10 and done < 10_000
     (line,) = [line for line in found.stayed_open if line.startswith("gain of convert: ")]
     assert line.endswith(f"rounds ended after {done} rounds, at the limit of 0.03 min set by benchmark.most_minutes")
-    assert "Timing 2 models in 10 rounds should take about " in said
-    assert ", or up to 10000 rounds and 2 s (benchmark.most_minutes) if variants are too close to call" in said
+    assert "Timing 2 models in 10 rounds should take about " in messages
+    assert ", or up to 10000 rounds and 2 s (benchmark.most_minutes) if variants are too close to call" in messages
     ended = f"Timing stopped after {done} rounds, at the limit of 0.03 min set by benchmark.most_minutes"
     assert re.search(
-        rf"{re.escape(ended)}; \d comparisons? (is|are) still too close to call, see the report\.", said
-    ), said
+        rf"{re.escape(ended)}; \d comparisons? (is|are) still too close to call, see the report\.", messages
+    ), messages
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_the_notice_does_not_contradict_itself(options: dict[str, Any], words: s
 
 
 def test_the_limit_in_rounds_is_named_where_it_was_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, said = measured(tmp_path, monkeypatch, config(most_rounds=10, tie_margin=1.0))
+    found, messages = measure(tmp_path, monkeypatch, config(most_rounds=10, tie_margin=1.0))
     assert found.stayed_open and all("the limit set by benchmark.most_rounds" in line for line in found.stayed_open)
-    assert "if variants are too close to call" not in said
+    assert "if variants are too close to call" not in messages
 
 
 def test_what_is_settled_stays_not_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,8 +118,8 @@ def test_what_is_settled_stays_not_open(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("tests.stages.benchmark.test_rounds.noisy", lambda: {
         "baseline-eager": opener(itertools.repeat(20.0)), VARIANT: opener(itertools.repeat(1.0))
     })  # fmt: skip
-    found, said = measured(tmp_path, monkeypatch, config(most_rounds=20))
-    assert found.stayed_open == [] and "too close to call, see" not in said
+    found, messages = measure(tmp_path, monkeypatch, config(most_rounds=20))
+    assert found.stayed_open == [] and "too close to call, see" not in messages
 
 
 class Simulated:
@@ -142,16 +142,22 @@ class Simulated:
 
         return opened
 
-    def measured(self, latencies: dict[str, tuple[float, float]], given: BenchmarkConfig, sizes: dict[str, int]) -> Any:
+    def measure(
+        self, latencies: dict[str, tuple[float, float]], options: BenchmarkConfig, sizes: dict[str, int]
+    ) -> Any:
         openers = {name: self.opener(*each) for name, each in {"baseline-eager": (9.0, 0.0), **latencies}.items()}
         with conditions.ConditionsRecorder() as watch:
             return rounds.measure_rounds(
-                [BASELINE, *(row(name, size=sizes.get(name, 1000)) for name in latencies)], openers, given, watch, None
+                [BASELINE, *(row(name, size=sizes.get(name, 1000)) for name in latencies)],
+                openers,
+                options,
+                watch,
+                None,
             )
 
 
-def rounds_by_name(found: Any, calls: int = 5) -> dict[str, int]:
-    return {name: len(samples) // calls for name, samples in found.timings.samples_ms.items()}
+def rounds_by_name(measured: Any, calls: int = 5) -> dict[str, int]:
+    return {name: len(samples) // calls for name, samples in measured.timings.samples_ms.items()}
 
 
 def test_rounds_end_with_the_first_where_everything_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +166,7 @@ def test_rounds_end_with_the_first_where_everything_is_decided(monkeypatch: pyte
         "student-fp32-tflite": (0.5, 0.02),
         "student-int8-tflite": (0.2, 0.02),
     }
-    found = Simulated(monkeypatch).measured(latencies, config(most_rounds=200), {})
+    found = Simulated(monkeypatch).measure(latencies, config(most_rounds=200), {})
     assert set(rounds_by_name(found).values()) == {10}
     assert found.stayed_open == [] and found.decision.metrics["winner"] == "student-int8-tflite"
 
@@ -171,7 +177,7 @@ def test_a_gain_near_one_goes_on_with_the_two_variants_that_it_compares(monkeypa
         "student-fp32-tflite": (0.5, 0.02),
         "student-int8-tflite": (0.48, 0.02),
     }
-    found = Simulated(monkeypatch).measured(latencies, config(most_rounds=2000), {})
+    found = Simulated(monkeypatch).measure(latencies, config(most_rounds=2000), {})
     counts = rounds_by_name(found)
     assert counts["baseline-eager"] == counts["baseline-fp32-tflite"] == 10
     assert counts["student-fp32-tflite"] == counts["student-int8-tflite"] > 10
@@ -180,7 +186,7 @@ def test_a_gain_near_one_goes_on_with_the_two_variants_that_it_compares(monkeypa
     assert step["gain_high"] <= step["gain_low"] * 1.01**2 and step["gain_low"] < 0.5 / 0.48 < step["gain_high"]
 
 
-def test_an_open_winner_goes_on_without_what_is_surely_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_open_winner_goes_on_without_what_is_significantly_slower(monkeypatch: pytest.MonkeyPatch) -> None:
     """The smaller file takes just less than a tie longer than the fastest, so it is open whether it wins."""
     latencies = {
         "student-fp32-tflite": (3.0, 0.03),
@@ -188,7 +194,7 @@ def test_an_open_winner_goes_on_without_what_is_surely_slower(monkeypatch: pytes
         "pruned-int8-tflite": (1.06, 0.03),
     }
     given = config(most_rounds=2000)
-    found = Simulated(monkeypatch).measured(latencies, given, {"pruned-int8-tflite": 100})
+    found = Simulated(monkeypatch).measure(latencies, given, {"pruned-int8-tflite": 100})
     counts = rounds_by_name(found)
     assert counts["pruned-fp32-tflite"] == counts["pruned-int8-tflite"] > counts["student-fp32-tflite"] == 10
     assert found.stayed_open == [] and found.decision.metrics["winner"] == "pruned-int8-tflite"
@@ -199,7 +205,7 @@ def test_an_open_winner_goes_on_without_what_is_surely_slower(monkeypatch: pytes
 
 def test_what_the_limit_leaves_unresolved_is_listed_and_not_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
     latencies = {"student-fp32-tflite": (0.5, 0.1), "student-int8-tflite": (0.48, 0.1)}
-    found = Simulated(monkeypatch).measured(latencies, config(most_rounds=30), {})
+    found = Simulated(monkeypatch).measure(latencies, config(most_rounds=30), {})
     assert max(rounds_by_name(found).values()) == 30
     assert any(line.startswith("gain of quantize") for line in found.stayed_open)
     assert all(
@@ -214,13 +220,13 @@ def test_a_decision_under_a_limit_is_recorded_and_replayed_as_any_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = config(most_rounds=10_000, most_minutes=0.001, tie_margin=1.0)
-    found, _ = measured(tmp_path, monkeypatch, given)
+    found, _ = measure(tmp_path, monkeypatch, given)
     content = found.decision.content
     assert set(content["measured"]) == set(replay.DECISION_FIELDS["benchmark"])
     assert "stayed_open" not in json.dumps(content) and "most_minutes" not in json.dumps(content)
     replay.write(tmp_path, {"benchmark": content["measured"]})
     recorded = replay.read(tmp_path, "benchmark")
-    again, _ = measured(tmp_path, monkeypatch, given, recorded)
+    again, _ = measure(tmp_path, monkeypatch, given, recorded)
     assert again.decision.content == content
     assert again.decision.decisions[0]["replayed"]
 

@@ -13,7 +13,7 @@ from edgekit.core.errors import StageError
 from edgekit.report import checks
 from edgekit.report.sections import decisions, pruning, variants
 from edgekit.stages.benchmark.decision import Decision
-from tests.stages.benchmark.made import EAGER_MS, budget, decided, row
+from tests.stages.benchmark.synthetic import EAGER_MS, budget, decided, row
 
 ROWS = [row("student-fp32-tflite", size=900), row("pruned-fp32-tflite", size=800), row("student-fp32-onnx")]
 TIMES = {"student-fp32-tflite": 0.02, "pruned-fp32-tflite": 0.0203, "student-fp32-onnx": 0.03}
@@ -35,8 +35,8 @@ def test_the_table_shows_ties_and_the_first_that_is_beaten(tmp_path: Path) -> No
     times = {**TIMES, "another-fp32-tflite": 0.03, "baseline-fp32-tflite": 0.9}
     artifact = sealed(tmp_path, decided(rows, times, budget(latency_p50_ms=1.0)))
     assert "the whole 99 % interval is above 1.05 times" in decisions.table(artifact).title
-    told = {(what, name): note for what, name, *_, note in shown(artifact)}
-    assert told == {
+    notes = {(what, name): note for what, name, *_, note in shown(artifact)}
+    assert notes == {
         ("winner of tflite", "student-fp32-tflite"): "in the tie",
         ("", "pruned-fp32-tflite"): "wins: tie: fewest bytes",
         ("", "another-fp32-tflite"): "slower",
@@ -47,7 +47,7 @@ def test_the_table_shows_ties_and_the_first_that_is_beaten(tmp_path: Path) -> No
     assert ("", "pruned-fp32-tflite", "0.0203", "1.01", "1.01 to 1.01", "800") in [line[:6] for line in shown(artifact)]
 
 
-def test_the_table_of_a_replay_tells_todays_winner(tmp_path: Path) -> None:
+def test_the_table_of_a_replay_names_todays_winner(tmp_path: Path) -> None:
     recorded = {
         "winners": {"tflite": "student-fp32-tflite", "onnx": "student-fp32-onnx"},
         "too_slow": [],

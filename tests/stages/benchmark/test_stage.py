@@ -41,8 +41,8 @@ def test_every_accuracy_is_that_of_its_split(tiny_run: FinishedRun) -> None:
         for name in ("validation", "test"):
             measured = right(backend, getattr(data, name), variant.input.layout)
             assert row[f"accuracy_{name}"] == pytest.approx(np.mean(measured)), (variant.name, name)
-        judged = drop_of_answers(reference, right(backend, data.validation, variant.input.layout), 0.95)
-        assert {key: row[key] for key in vars(judged)} == vars(judged), variant.name
+        drop = drop_of_answers(reference, right(backend, data.validation, variant.input.layout), 0.95)
+        assert {key: row[key] for key in vars(drop)} == vars(drop), variant.name
     for name in ("validation", "test"):
         assert rows["baseline-eager"][f"accuracy_{name}"] == evaluate(baseline, getattr(data, name), spec.preprocess)
 

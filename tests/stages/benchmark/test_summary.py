@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgekit.report.formatting import faster
-from tests.stages.benchmark.made import EAGER_MS, Row, budget, decided, row
+from tests.stages.benchmark.synthetic import EAGER_MS, Row, budget, decided, row
 
 
 def test_nothing_inside_gives_the_nearest_miss() -> None:
@@ -36,7 +36,7 @@ def test_the_nearest_miss_is_nearest_in_what_is_missed(limits: Row, nearest: str
     assert decided(rows, times, budget(**limits)).metrics["nearest_miss"]["name"] == nearest
 
 
-def test_a_target_without_a_winner_is_told_with_its_own_nearest_miss() -> None:
+def test_a_target_without_a_winner_is_reported_with_its_own_nearest_miss() -> None:
     rows = [row("student-fp32-tflite"), row("student-fp32-onnx", 0.9), row("pruned-fp32-onnx", 0.8)]
     times = {"student-fp32-tflite": 0.02, "student-fp32-onnx": 0.03, "pruned-fp32-onnx": 0.01}
     unmet = decided(rows, times).metrics["unmet"]
@@ -79,9 +79,9 @@ def test_every_gain_lies_in_its_interval_and_noise_leaves_a_small_one_open() -> 
     steps = decided(rows, times, noise=0.03).metrics["waterfall"]
     assert "gain_low" not in steps[0]
     assert all(step["gain_low"] <= step["gain"] <= step["gain_high"] for step in steps[1:])
-    told = {step["step"]: faster(step["gain"], step["gain_low"], step["gain_high"]) for step in steps[1:]}
-    assert told["quantize"] == "no difference"
-    assert told["distill"].endswith(" faster")
+    verdicts = {step["step"]: faster(step["gain"], step["gain_low"], step["gain_high"]) for step in steps[1:]}
+    assert verdicts["quantize"] == "no difference"
+    assert verdicts["distill"].endswith(" faster")
 
 
 def test_a_step_that_was_not_kept_is_compared_with_the_last_that_was() -> None:

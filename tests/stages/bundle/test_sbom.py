@@ -73,8 +73,8 @@ def test_the_lock_is_sorted_and_begins_with_the_machine(beside: Path) -> None:
 
 
 def test_an_editable_install_is_a_comment(beside: Path) -> None:
-    (told,) = [line for line in lines(beside)[1:] if line.startswith("#")]
-    assert re.fullmatch(rf"# {OWN}==[\d.]+ \(editable, from a local folder or file\)", told)
+    (comment,) = [line for line in lines(beside)[1:] if line.startswith("#")]
+    assert re.fullmatch(rf"# {OWN}==[\d.]+ \(editable, from a local folder or file\)", comment)
 
 
 def test_pip_finds_every_line_satisfied(beside: Path) -> None:
@@ -121,8 +121,8 @@ def test_neither_names_this_machine(beside: Path, bill: dict[str, Any]) -> None:
         for private in (str(ROOT), f"{Path.home()}/", sys.prefix, str(beside), f"/{getpass.getuser()}/", "file:"):
             assert private not in text, name
     # what the packages say of themselves may hold any word, a short host name too
-    said = [{**one, "description": "", "licenses": []} for one in bill["components"]]
-    text = (beside / "environment.lock").read_text() + json.dumps({**bill, "components": said})
+    components = [{**one, "description": "", "licenses": []} for one in bill["components"]]
+    text = (beside / "environment.lock").read_text() + json.dumps({**bill, "components": components})
     assert not re.search(rf"\b{re.escape(socket.gethostname())}\b", text)
 
 
@@ -148,11 +148,11 @@ def test_where_a_distribution_came_from_is_kept_unless_it_is_this_machine(
     monkeypatch.setenv("PYTHONPATH", str(site))
 
     provenance.write_sbom(out)
-    told = lines(out)
-    assert "from-git @ git+https://example.org/from.git@0a1b2c3d" in told
-    assert "part @ https://example.org/all.zip#subdirectory=part" in told
-    assert "# from-folder==1.2 (from a local folder or file)" in told
-    assert "# from-wheel==1.2 (from a local folder or file)" in told
+    lock = lines(out)
+    assert "from-git @ git+https://example.org/from.git@0a1b2c3d" in lock
+    assert "part @ https://example.org/all.zip#subdirectory=part" in lock
+    assert "# from-folder==1.2 (from a local folder or file)" in lock
+    assert "# from-wheel==1.2 (from a local folder or file)" in lock
     assert pinned(out)["from-git"] == ""
 
     components = {one["name"]: one for one in json.loads((out / "sbom.cdx.json").read_text())["components"]}

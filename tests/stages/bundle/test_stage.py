@@ -1,4 +1,4 @@
-"""What a bundle proves itself with: answers recorded from the variant it holds, clear ones, to a fitting tolerance."""
+"""The golden answers of a bundle: recorded from the variant it holds, clear ones, to a fitting tolerance."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def margins(scores: np.ndarray) -> np.ndarray:
 def test_the_tolerance_is_that_of_the_precision(model: Model, sealed: Artifact) -> None:
     _, scores = model.golden()
     kind = "int8" if "-int8-" in model.manifest.variant else "float"
-    wanted = sealed.config[f"golden_tolerance_{kind}"] * np.ptp(scores)
-    assert model.manifest.golden["atol"] == pytest.approx(wanted)
+    expected = sealed.config[f"golden_tolerance_{kind}"] * np.ptp(scores)
+    assert model.manifest.golden["atol"] == pytest.approx(expected)
 
 
 def test_golden_vectors_are_clear_answers_of_this_very_model(model: Model, sealed: Artifact) -> None:
@@ -65,7 +65,7 @@ def test_golden_vectors_are_clear_answers_of_this_very_model(model: Model, seale
     assert margins(recorded).min() >= np.median(margins(all_scores))
 
 
-def test_a_bundle_says_what_bounds_its_drop_and_how_surely(model: Model, sealed: Artifact) -> None:
+def test_a_bundle_says_what_bounds_its_drop_and_with_which_confidence(model: Model, sealed: Artifact) -> None:
     rows = {row["name"]: row for row in sealed.ancestor("benchmark").metrics["rows"]}
     row = rows[model.manifest.variant]
     assert model.manifest.verdict["drop_validation_pp"] == row["drop_pp"]
@@ -80,8 +80,8 @@ def test_a_bundle_says_what_its_validation_samples_look_like(model: Model) -> No
     validation = load_data(load_plan(TINY).data).validation
     assert found.samples == len(validation.x)
     scores = np.stack([model.execute(model.prepare(raw)) for raw in validation.x])
-    said = np.bincount(scores.argmax(axis=1), minlength=len(model.manifest.labels))
-    assert found.classes == dict(zip(model.manifest.labels, said.tolist(), strict=True))
+    counts = np.bincount(scores.argmax(axis=1), minlength=len(model.manifest.labels))
+    assert found.classes == dict(zip(model.manifest.labels, counts.tolist(), strict=True))
     watching = Monitor.of(model)
     watching.observe(validation.x, scores)
     assert watching.verdict().level == "healthy"

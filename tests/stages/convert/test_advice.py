@@ -48,5 +48,5 @@ def test_float16_that_overflows_is_not_float16_with_too_few_bits(folder: Path) -
 )
 def test_each_option_is_one_that_can_help(folder: Path, changes: dict[str, Any], has: str, has_not: str) -> None:
     seen = {"precision": "int8", "reference": ANSWERS, "outputs": ANSWERS[:, ::-1], **changes}
-    said = advise(Divergence(folder, **seen))
-    assert has in said and has_not not in said, said
+    advice = advise(Divergence(folder, **seen))
+    assert has in advice and has_not not in advice, advice

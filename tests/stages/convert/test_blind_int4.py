@@ -1,4 +1,4 @@
-"""A bad choice on purpose: 4-bit weights in every layer of a small network of convolutions are rejected by the walk."""
+"""A bad choice on purpose: the pipeline rejects 4-bit weights in every layer of a small convolutional network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BUDGET = Budget.model_validate({"accuracy_drop_pp": 2.0})
 
 
 def shades(samples: int, seed: int) -> Split:
-    """Slight colour casts under much noise: to tell them apart takes exact weights."""
+    """Slight colour casts under much noise: only exact weights distinguish them."""
     random = np.random.default_rng(seed)
     y = np.arange(samples) % 4
     casts = 16 * np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0.4, 0.4, 0.4]])

@@ -42,11 +42,11 @@ def test_the_runner_prepares_samples_as_training_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "said"), [("doubled", "scale or normalize: .*2 · x"), ("reversed_channels", "channel order")]
+    ("function", "message"), [("doubled", "scale or normalize: .*2 · x"), ("reversed_channels", "channel order")]
 )
-def test_a_training_that_prepared_otherwise_is_named_with_the_cause(function: str, said: str) -> None:
+def test_a_training_that_prepared_otherwise_is_named_with_the_cause(function: str, message: str) -> None:
     who, trained = boundary_checks.training_inputs(RAW, STEPS, f"{__name__}:{function}")
-    with pytest.raises(ConversionError, match=f"raw sample → network input: .*{function} .* disagree: {said}"):
+    with pytest.raises(ConversionError, match=f"raw sample → network input: .*{function} .* disagree: {message}"):
         boundary_checks.check_input(who, trained, boundary_checks.runner_inputs(RAW, STEPS, spec_of("tiny").raw), HELD)
 
 
@@ -85,7 +85,7 @@ WINDOWS = np.cumsum(np.random.default_rng(3).normal(size=(12, 40, 3)), axis=1).a
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         (lambda x: 2 * x + 1, "scale or normalize: .*2 · x"),
         (lambda x: x[..., ::-1], "channel order"),
@@ -99,15 +99,15 @@ WINDOWS = np.cumsum(np.random.default_rng(3).normal(size=(12, 40, 3)), axis=1).a
         ),
     ],
 )
-def test_windows_that_training_prepared_otherwise_are_named_with_the_cause(wrong: Any, said: str) -> None:
+def test_windows_that_training_prepared_otherwise_are_named_with_the_cause(wrong: Any, message: str) -> None:
     described = {"kind": "window", "shape": [40, 3], "dtype": "float32"}
     deployed = boundary_checks.runner_inputs(WINDOWS, [], described)
     assert deployed.tobytes() == evaluate.network_inputs(WINDOWS, []).tobytes() == WINDOWS.tobytes()
-    with pytest.raises(ConversionError, match=said):
+    with pytest.raises(ConversionError, match=message):
         boundary_checks.check_input("mine", wrong(WINDOWS), deployed, HELD)
 
 
-def test_a_module_that_is_not_there_is_told_before_anything_runs() -> None:
+def test_a_missing_module_is_reported_before_anything_runs() -> None:
     with pytest.raises(ConfigError, match="there is no module 'nowhere'"):
         ConvertConfig(reference_preprocess="nowhere:at_all").check_consistency()
 
@@ -139,19 +139,19 @@ def test_probabilities_are_no_logits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda x: 0.1 * x, "do not cover the values of validation: .* are outside"),
         (lambda x: np.concatenate([x[:-1], 50 * x[-1:]]), "span far more than validation"),
     ],
 )
-def test_calibration_must_show_what_validation_shows(change: Any, said: str) -> None:
+def test_calibration_must_show_what_validation_shows(change: Any, message: str) -> None:
     module, split = store.build(spec_of("tiny")), colours(40, 6)
     met = evaluate.network_inputs(RAW, STEPS)
     samples = evaluate.network_inputs(split.x, STEPS)
     row = calibration_check.check_calibration(module, samples, split.y, 4, met, 0.02, 0.1)
     assert row["most_outside"] < 0.02 and row["least_used"] > 0.5 and row["classes"] == 4
-    with pytest.raises(ConversionError, match=f"^calibration → ranges: 40 calibration samples {said}"):
+    with pytest.raises(ConversionError, match=f"^calibration → ranges: 40 calibration samples {message}"):
         calibration_check.check_calibration(module, change(samples), split.y, 4, met, 0.02, 0.1)
     with pytest.raises(ConversionError, match="show 1 of 4 classes"):
         calibration_check.check_calibration(module, samples, np.zeros(40, np.int64), 4, met, 0.02, 0.1)

@@ -1,4 +1,4 @@
-"""A network with branches in a walk: trained with them, pruned, quantized and shipped without, and told."""
+"""A network with branches in a pipeline: trained with them; pruned, quantized and shipped without; and recorded."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CONFIG: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def walked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
     home: Path = tmp_path_factory.mktemp("branches")
     path = home / "branches.yaml"
     path.write_text(yaml.safe_dump(CONFIG))
@@ -47,37 +47,37 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
 
 
 @pytest.mark.parametrize("stage", STAGES[:4])
-def test_every_stage_leaves_a_network_without_branches(walked: dict[str, Artifact], stage: str) -> None:
-    network, spec = open_model(walked[stage])
+def test_every_stage_leaves_a_network_without_branches(pipeline: dict[str, Artifact], stage: str) -> None:
+    network, spec = open_model(pipeline[stage])
     assert spec.reparameterized
     assert not any(isinstance(part, torch.nn.BatchNorm2d) for part in network.modules())
     assert sum(isinstance(part, torch.nn.Conv2d) for part in network.modules()) == 5
 
 
-def test_the_merged_network_is_the_one_that_is_pruned(walked: dict[str, Artifact]) -> None:
-    before, after = (open_model(walked[stage])[0] for stage in ("distill", "prune"))
+def test_the_merged_network_is_the_one_that_is_pruned(pipeline: dict[str, Artifact]) -> None:
+    before, after = (open_model(pipeline[stage])[0] for stage in ("distill", "prune"))
     sizes = [sum(each.numel() for each in network.parameters()) for network in (before, after)]
     assert sizes[1] < 0.8 * sizes[0]
-    assert walked["prune"].metrics["structured_steps"][0]["parameters"] == sizes[0]
+    assert pipeline["prune"].metrics["structured_steps"][0]["parameters"] == sizes[0]
 
 
-def test_what_was_merged_is_told_where_it_was_and_in_the_numerics(walked: dict[str, Artifact]) -> None:
+def test_merged_branches_are_recorded_by_their_stage_and_in_the_numerics(pipeline: dict[str, Artifact]) -> None:
     for stage in ("profile", "distill"):
-        told = walked[stage].metrics["reparameterized"]
-        assert 0 < told["max_abs"] < 1e-4 * told["largest"] and told["samples"] == 64
-        assert told["parameters"] < told["parameters_before"]
-    assert "reparameterized" not in walked["prune"].metrics
-    rows = [row for row in walked["convert"].metrics["ends"] if row["to"] == "merged"]
+        record = pipeline[stage].metrics["reparameterized"]
+        assert 0 < record["max_abs"] < 1e-4 * record["largest"] and record["samples"] == 64
+        assert record["parameters"] < record["parameters_before"]
+    assert "reparameterized" not in pipeline["prune"].metrics
+    rows = [row for row in pipeline["convert"].metrics["ends"] if row["to"] == "merged"]
     assert [row["model"] for row in rows] == ["baseline", "pruned"]
-    assert rows[1]["max_abs"] == walked["distill"].metrics["reparameterized"]["max_abs"]
-    table = conversion.ends_table(walked["convert"])
+    assert rows[1]["max_abs"] == pipeline["distill"].metrics["reparameterized"]["max_abs"]
+    table = conversion.ends_table(pipeline["convert"])
     assert ("baseline", "branches → merged") in [row[:2] for row in table.rows]
     assert "parameters became" in next(row[3] for row in table.rows if row[1] == "branches → merged")
-    assert any("branches → merged" in line.cells for line in conversion.ends_grid(walked["convert"]).lines)
+    assert any("branches → merged" in line.cells for line in conversion.ends_grid(pipeline["convert"]).lines)
 
 
-def test_the_files_say_what_the_merged_networks_say(walked: dict[str, Artifact]) -> None:
-    rows = {row["name"]: row for row in conversion.boundary_rows(walked["convert"])}
+def test_the_files_say_what_the_merged_networks_say(pipeline: dict[str, Artifact]) -> None:
+    rows = {row["name"]: row for row in conversion.boundary_rows(pipeline["convert"])}
     assert set(rows) == {f"{model}-{precision}-onnx" for model in ("baseline", "pruned")
                          for precision in ("fp32", "int8")}  # fmt: skip
     assert all(rows[f"{model}-fp32-onnx"]["snr_db"] > 60 for model in ("baseline", "pruned"))

@@ -44,16 +44,16 @@ def test_a_limit_is_still_inside() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "word"),
+    ("agreement", "word"),
     [
         (Agreement(0.1, 40.0, 0.89, 100), "top-1 agreement 0.8900"),
         (Agreement(0.1, 39.9, 0.9, 100), "SNR 39.9 dB"),
         (Agreement(0.11, 40.0, 0.9, 100), "max |Δ| 0.11"),
     ],
 )
-def test_each_fault_is_named_with_its_figure(found: Agreement, word: str) -> None:
-    [said] = tolerance_faults(found, Tolerance(0.9, 40.0, 0.1))
-    assert word in said
+def test_each_fault_is_named_with_its_figure(agreement: Agreement, word: str) -> None:
+    [fault] = tolerance_faults(agreement, Tolerance(0.9, 40.0, 0.1))
+    assert word in fault
 
 
 @pytest.mark.parametrize(

@@ -107,11 +107,11 @@ def test_boundaries_run_from_torch_to_each_file(finished: Any) -> None:
     assert variants["baseline-fp32-onnx"]["boundaries"][0]["max_abs"] < 1e-3
 
 
-def test_debris_is_told_and_what_depends_on_the_machine_is_not_sealed(finished: Any) -> None:
+def test_redundant_operators_are_recorded_and_what_depends_on_the_machine_is_not_sealed(finished: Any) -> None:
     artifact, variants = finished, _variants(finished)
-    told = artifact.metrics["debris"]
+    redundant = artifact.metrics["debris"]
     for name, variant in variants.items():
-        assert variant["debris"] == [one for one in told.get(name, []) if not one["compiled"]]
+        assert variant["debris"] == [one for one in redundant.get(name, []) if not one["compiled"]]
     assert conversion.transposes_table(artifact).rows == [("none in 16 variants", "", "", "")]
     turned = {"kind": "transpose", "operator": "Reorder", "where": "stem → deep", "moved_bytes": 4096}
     debris = {"baseline-fp32-openvino": [{**turned, "compiled": False}, {**turned, "compiled": True}]}
@@ -209,8 +209,8 @@ def test_a_layer_that_loses_much_is_named_with_the_option_that_allows_it(
 ) -> None:
     source = seal_run(tmp_path, data, {"baseline": trained("tiny")})
     config = ConvertConfig(targets=["onnx"], models=["baseline"], precisions=["int8"], int8_max_layer_loss_db=0.01)
-    told = r"inside its tolerance, but one layer loses \d+ dB, .* diverge at .*raise convert.int8_max_layer_loss_db"
-    with pytest.raises(ConversionError, match=told):
+    message = r"inside its tolerance, but one layer loses \d+ dB, .* diverge at .*raise convert.int8_max_layer_loss_db"
+    with pytest.raises(ConversionError, match=message):
         convert.run(source, data, config, tmp_path / "convert")
 
 
@@ -225,10 +225,10 @@ def test_a_further_candidate_outside_its_tolerance_is_left_out(trained: Any, dat
     assert left_out == {
         "name": "baseline-dynamic-onnx", "model": "baseline", "precision": "dynamic", "target": "onnx"
     }  # fmt: skip
-    [told_why] = artifact.metrics["left_out"]
-    assert told_why["reason"].startswith("baseline: onnx-fp32 → onnx-dynamic is outside its tolerance")
-    assert (told_why["kind"], told_why["operator"], told_why["layer"]) == ("numerics", None, None)
-    assert {name: told_why[name] for name in left_out} == left_out
+    [record] = artifact.metrics["left_out"]
+    assert record["reason"].startswith("baseline: onnx-fp32 → onnx-dynamic is outside its tolerance")
+    assert (record["kind"], record["operator"], record["layer"]) == ("numerics", None, None)
+    assert {name: record[name] for name in left_out} == left_out
     assert conversion.missing_names(artifact) == []
     assert not list(artifact.path.glob("baseline-dynamic-onnx*"))
     assert [row[0] for row in conversion.table(artifact).rows] == ["baseline-fp32-onnx"]
@@ -290,10 +290,10 @@ def test_a_target_without_any_variant_is_an_error_that_names_what_can_be_made(
     config = ConvertConfig(targets=["onnx", "openvino"], models=["pruned"], precisions=["fp32", "int8"])
     with pytest.raises(ConversionError) as caught:
         convert.run(guarded_run, data, config, tmp_path / "convert")
-    said = str(caught.value)
-    assert caught.value.exit_code == 5 and "\n" not in said
-    assert said.startswith(f"convert: no variant for onnx: {NOT_ONNX}")
-    assert said.endswith("(and 1 more of onnx); openvino can be made: take onnx out of targets")
+    message = str(caught.value)
+    assert caught.value.exit_code == 5 and "\n" not in message
+    assert message.startswith(f"convert: no variant for onnx: {NOT_ONNX}")
+    assert message.endswith("(and 1 more of onnx); openvino can be made: take onnx out of targets")
     assert not (tmp_path / "convert" / artifacts.RECORD).exists()
 
 
@@ -365,7 +365,7 @@ def test_a_file_that_differs_by_more_than_rounding_is_refused(
     assert "the network differs from itself by SNR" in lost["cause"]
 
 
-def test_what_a_target_does_not_offer_is_told_and_what_is_missing_without_a_reason_is_named(finished: Any) -> None:
+def test_precisions_that_a_target_does_not_offer_are_reported_and_missing_ones_are_named(finished: Any) -> None:
     artifact = finished
     absent = [f"{model}-{last}" for model in ("baseline", "pruned") for last in ("dynamic-openvino", "w8-onnx")]
     assert [row["name"] for row in json.loads(artifact.file("left_out.json").read_text())] == absent
@@ -377,8 +377,8 @@ def test_what_a_target_does_not_offer_is_told_and_what_is_missing_without_a_reas
         ("…-w8-onnx", "not offered", "not offered by onnx"),
     ]
     assert conversion.missing_names(artifact) == []
-    untold = replace(artifact, metrics={**artifact.metrics, "not_offered": artifact.metrics["not_offered"][1:]})
-    assert conversion.missing_names(untold) == ["baseline-dynamic-openvino"]
+    unexplained = replace(artifact, metrics={**artifact.metrics, "not_offered": artifact.metrics["not_offered"][1:]})
+    assert conversion.missing_names(unexplained) == ["baseline-dynamic-openvino"]
     more = replace(artifact, config={**artifact.config, "targets": ["openvino", "onnx", "tflite"]})
     assert len(conversion.missing_names(more)) == 2 * 5
 
@@ -437,7 +437,7 @@ def test_samples_are_spread_over_the_split(data: Data) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"targets": ["onnx"], "precisions": ["w8"]}, r"precisions \['w8'\] and targets disagree: onnx offers"),
         ({"models": ["baseline", "baseline"]}, "contains a duplicate"),
@@ -446,7 +446,7 @@ def test_samples_are_spread_over_the_split(data: Data) -> None:
         ({"check_samples": 0}, "greater than or equal to 1"),
     ],
 )
-def test_config_faults(values: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said) as caught:
+def test_config_faults(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
         validate(ConvertConfig, values, "convert").check_consistency()
     assert isinstance(caught.value, EdgekitError) and caught.value.exit_code == 2

@@ -28,10 +28,11 @@ def test_a_file_that_stores_zeros_is_smaller_and_crosses_every_boundary(
             if isinstance(layer, torch.nn.Conv2d):
                 layer.weight[:, ::2] = 0
     source = seal_run(tmp_path, data, {"baseline": (module, spec)})
-    given = ConvertConfig(targets=["tflite"], precisions=["fp32"], check_samples=40)
-    asked = given.model_copy(update={"sparse_weights": True})
+    dense_config = ConvertConfig(targets=["tflite"], precisions=["fp32"], check_samples=40)
+    sparse_config = dense_config.model_copy(update={"sparse_weights": True})
     dense, sealed = (
-        convert.run(source, data, config, tmp_path / name) for name, config in (("dense", given), ("sparse", asked))
+        convert.run(source, data, config, tmp_path / name)
+        for name, config in (("dense", dense_config), ("sparse", sparse_config))
     )
     [plain], [before] = read_variants(sealed), read_variants(dense)
     assert plain.sparse_weights.partition(":")[0] == "sparse" and not before.sparse_weights
@@ -45,12 +46,12 @@ def convert_input(data: Data) -> Any:
     return (data.validation.x[:1] / 255).astype("float32")
 
 
-def test_other_targets_and_other_runs_are_not_asked(trained: Any, data: Data, tmp_path: Path) -> None:
+def test_only_supporting_targets_of_enabled_runs_get_the_option(trained: Any, data: Data, tmp_path: Path) -> None:
     source = seal_run(tmp_path, data, {"baseline": trained("tiny")})
     [network], _ = plan.distinct_networks(source, ["baseline"])
-    for wanted in (False, True):
-        jobs = network.jobs(ConvertConfig(sparse_weights=wanted), tmp_path / "calibration.npy", tmp_path)
+    for enabled in (False, True):
+        jobs = network.jobs(ConvertConfig(sparse_weights=enabled), tmp_path / "calibration.npy", tmp_path)
         assert {job.target for job in jobs} == {"tflite", "openvino", "onnx"}
         for job in jobs:
-            assert all(step.sparse == (wanted and job.target in SPARSE_WEIGHTS) for step in job.steps)
+            assert all(step.sparse == (enabled and job.target in SPARSE_WEIGHTS) for step in job.steps)
             assert ConversionJob.from_json(json.loads(json.dumps(job.to_json()))) == job

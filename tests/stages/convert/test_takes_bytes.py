@@ -40,10 +40,10 @@ def test_files_that_take_bytes_cross_every_boundary(
     every = np.resize(np.arange(256, dtype=np.uint8), (4, 8, 8, 3))
     for variant, lowest in ((plain, 0), (int8, -128)):
         backend, x = open_variant(sealed, variant), every[:1] * np.float32(1 / 255)
-        wanted = backend.run(x)
+        expected = backend.run(x)
         with monkeypatch.context() as patch:
             patch.setattr(BaseBackend, "run", lambda *_: pytest.fail("a call that is timed made its input"))
-            assert np.array_equal(variant_call(sealed, variant, x)(), wanted)  # what a benchmark times
+            assert np.array_equal(variant_call(sealed, variant, x)(), expected)  # what a benchmark times
         encode = backend.encode
         assert encode is not None
         assert np.array_equal(encode(every * np.float32(1 / 255)), every.astype(np.int16) + lowest)
@@ -68,12 +68,12 @@ def test_steps_by_channel_are_operators_in_front_of_other_files(
         assert backend.encode is not None and np.array_equal(backend.encode(x), every.transpose(0, 3, 1, 2))
 
 
-def test_other_targets_and_other_runs_are_not_asked(trained: Any, data: Data, tmp_path: Path) -> None:
+def test_only_supporting_targets_of_enabled_runs_get_the_option(trained: Any, data: Data, tmp_path: Path) -> None:
     source = seal_run(tmp_path, data, {"baseline": trained("tiny")})
     [network], _ = plan.distinct_networks(source, ["baseline"])
-    for wanted in (False, True):
-        jobs = network.jobs(ConvertConfig(fold_preprocess=wanted), tmp_path / "calibration.npy", tmp_path)
+    for enabled in (False, True):
+        jobs = network.jobs(ConvertConfig(fold_preprocess=enabled), tmp_path / "calibration.npy", tmp_path)
         assert {job.target for job in jobs} == {"tflite", "openvino", "onnx"}
         for job in jobs:
-            assert all(step.fold == (wanted and job.target in FOLD_PREPROCESS) for step in job.steps)
+            assert all(step.fold == (enabled and job.target in FOLD_PREPROCESS) for step in job.steps)
             assert ConversionJob.from_json(json.loads(json.dumps(job.to_json()))) == job

@@ -1,4 +1,4 @@
-"""Losses that stop early: only what is surely worse, the same after a kill, and told in the row's reason."""
+"""Losses that stop early: only significantly worse ones, the same after a kill, with the reason in the row."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def ended(trainer: StudentTrainer, teacher: Teacher) -> dict[str, TrainedStudent
     return training.stop_worse_losses(trainer, trainer.config.loss_options(), teacher)
 
 
-def test_a_loss_that_is_surely_worse_stops_and_its_reason_says_where(
+def test_a_loss_that_is_significantly_worse_stops_and_its_reason_says_where(
     scene: tuple[Data, Teacher], tmp_path: Path
 ) -> None:
     found = ended(trainer_in(tmp_path, scene[0]), scene[1])
@@ -99,7 +99,7 @@ def test_nothing_stops_where_there_is_nothing_to_compare(
 
 
 def test_doubt_goes_on() -> None:
-    """Two samples of forty more are no proof, ten are."""
+    """Two samples of forty more are not significant, ten are."""
     answers = {"few": 28, "some": 30, "most": 40}
     tried = {
         name: TrainedStudent(name, torch.nn.Identity(), np.arange(40) < count, []) for name, count in answers.items()

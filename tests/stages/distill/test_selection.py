@@ -1,4 +1,4 @@
-"""Candidates in a real run of the stage: timed, trained, chosen, told, and the choice replayed."""
+"""Candidates in a real run of the stage: timed, trained, chosen, recorded, and the choice replayed."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ def free(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     return distilled(home, tmp_path_factory.mktemp("free"))
 
 
-def decision(found: Artifact) -> dict[str, Any]:
-    return dict(json.loads(found.file("decision.json").read_text()))
+def decision(artifact: Artifact) -> dict[str, Any]:
+    return dict(json.loads(artifact.file("decision.json").read_text()))
 
 
-def test_every_candidate_is_told_with_its_costs_and_what_became_of_it(free: Artifact) -> None:
+def test_every_candidate_is_recorded_with_its_costs_and_its_outcome(free: Artifact) -> None:
     rows = {row["name"]: row for row in decision(free)["candidates"]}
     assert list(rows) == [RESNET, DEPTHWISE]
     for row in rows.values():
@@ -141,9 +141,9 @@ def test_a_candidate_alone_on_the_record_is_the_student_and_trained_once_for_all
     home: Path, tmp_path: Path, clock: Callable[[float], None]
 ) -> None:
     clock(1)
-    wanted = {"in_time": [DEPTHWISE], "trained": [DEPTHWISE]}
-    found = distilled(home, tmp_path, wanted, candidate_epochs=1)
-    assert decision(found)["measured"] == wanted
+    recorded = {"in_time": [DEPTHWISE], "trained": [DEPTHWISE]}
+    found = distilled(home, tmp_path, recorded, candidate_epochs=1)
+    assert decision(found)["measured"] == recorded
     resnet, depthwise = decision(found)["candidates"]
     assert depthwise["kept"] and not resnet["in_time"]
     assert resnet["reason"] == "p50 is over 1000 ms on every target"
@@ -155,8 +155,8 @@ def test_a_short_selection_is_followed_by_a_full_lone_training(
     home: Path, tmp_path: Path, clock: Callable[[float], None]
 ) -> None:
     clock(1)
-    wanted = {"in_time": [RESNET, DEPTHWISE], "trained": [RESNET, DEPTHWISE]}
-    found = distilled(home, tmp_path, wanted, candidate_epochs=1)
+    recorded = {"in_time": [RESNET, DEPTHWISE], "trained": [RESNET, DEPTHWISE]}
+    found = distilled(home, tmp_path, recorded, candidate_epochs=1)
     assert {len(rows) for rows in found.metrics["candidate_history"].values()} == {1}
     assert {len(rows) for rows in found.metrics["history"].values()} == {2}
 
@@ -183,8 +183,8 @@ def test_those_not_chosen_stand_among_the_rejected(free: Artifact) -> None:
     rows[0] |= {"validation_accuracy": None}
     rows[1] |= {"kept": False, "reason": "another is better"}
     given = {**empty, **free.metrics, "candidates": rows}
-    told = {"task": "classification", "budget": {"accuracy_confidence": 0.95}}
-    chain: Any = SimpleNamespace(metrics=given, config=told)
+    config = {"task": "classification", "budget": {"accuracy_confidence": 0.95}}
+    chain: Any = SimpleNamespace(metrics=given, config=config)
     chain.ancestor = chain.find_ancestor = lambda stage: chain
     untrained, beaten = [row for row in rejected_steps.rejected_steps(chain) if row["what"].startswith("candidate ")]
     assert (untrained["accuracy_validation"], untrained["drop_pp"], untrained["bound_pp"]) == (None, None, None)
@@ -207,9 +207,9 @@ def test_a_bundle_records_the_choice_beside_the_winners(free: Artifact, tmp_path
 
 
 def test_the_table_and_the_picture_hold_every_one(free: Artifact) -> None:
-    told = repr(distillation.candidates_table(free))
+    table = repr(distillation.candidates_table(free))
     for text in (RESNET, DEPTHWISE, "onnx fp32", "onnx int8", "the student", "budget: p50 1000 ms"):
-        assert text in told
+        assert text in table
     assert distillation.latency_limit_ms(free) == 1000.0
     figure = distillation.candidates_figure(distillation.candidate_points(free), distillation.latency_limit_ms(free))
     assert figure is not None
@@ -218,7 +218,7 @@ def test_the_table_and_the_picture_hold_every_one(free: Artifact) -> None:
     assert RESNET in names and DEPTHWISE in names and "budget, 1000 ms" in names
 
 
-def test_candidates_are_timed_beside_a_rival_and_the_baseline(home: Path, tmp_path: Path) -> None:
+def test_candidates_are_timed_beside_a_reference_model_and_the_baseline(home: Path, tmp_path: Path) -> None:
     """Who is timed once is not timed again: the second limit is held to the rounds of the first."""
     plan = plan_in(tmp_path)
     data, steps = load(plan.data).withhold_test(), plan.run.preprocess
@@ -237,6 +237,6 @@ def test_candidates_are_timed_beside_a_rival_and_the_baseline(home: Path, tmp_pa
     assert found.choice["in_time"] == [RESNET, DEPTHWISE]
     assert [(one.model, one.target) for one in found.references] == [("baseline", "onnx"), ("theirs.onnx", "onnx")]
     assert found.references[0].bytes == found.references[1].bytes and set(found.timed) == {RESNET, DEPTHWISE}
-    said = r"p50 at most 0.0001 of theirs.onnx's p50; at most 50 of the float baseline.*where theirs.onnx has"
-    with pytest.raises(BudgetUnreachable, match=said):
+    message = r"p50 at most 0.0001 of theirs.onnx's p50; at most 50 of the float baseline.*where theirs.onnx has"
+    with pytest.raises(BudgetUnreachable, match=message):
         shortened(0.0001)

@@ -33,9 +33,9 @@ def budget(**limits: Any) -> Budget:
     return Budget.model_validate(limits)
 
 
-def file(target: str, p50_ms: float, size: int = 1000, precision: str = "fp32", sure: float = 0.1) -> TimedFile:
+def file(target: str, p50_ms: float, size: int = 1000, precision: str = "fp32", spread: float = 0.1) -> TimedFile:
     """Its interval reaches `sure` of the p50 to both sides."""
-    low_ms, high_ms = p50_ms * (1 - sure), p50_ms * (1 + sure)
+    low_ms, high_ms = p50_ms * (1 - spread), p50_ms * (1 + spread)
     return TimedFile("any", target, precision, size, size, p50_ms, low_ms, high_ms, (p50_ms,) * 10)
 
 
@@ -100,7 +100,7 @@ def test_where_all_that_are_within_the_budget_lack_a_target_the_least_lacking_ar
     assert choose_candidates(two_of_three, limits, 3)["trained"] == ["two"]
 
 
-def test_a_target_without_a_student_is_told() -> None:
+def test_a_target_without_a_student_is_reported() -> None:
     measured = {"in_time": ["narrow"], "trained": ["narrow"]}
     found = Shortlist([], NARROW, {title: [] for title in NARROW}, measured, measured, replayed=False)
     config = DistillConfig.model_construct(budget=budget(), targets=["onnx", "tflite"])
@@ -118,12 +118,12 @@ def test_a_recorded_choice_of_one_that_a_target_cannot_take_is_followed() -> Non
     assert reason_not_trained("broad", NARROW, recorded, limits, 1) == "within the budget, but not among the 1 fastest"
 
 
-def test_only_a_latency_that_is_surely_over_the_limit_is_refused() -> None:
+def test_only_a_latency_that_is_significantly_over_the_limit_is_refused() -> None:
     limit = budget(latency_p50_ms=1.0)
-    unsure = {"a": [file("onnx", 1.05, sure=0.1)]}
-    sure = {"a": [file("onnx", 1.05, sure=0.01)]}
-    assert choose_candidates(unsure, limit, 3)["in_time"] == ["a"]
-    assert choose_candidates(sure, limit, 3) == {"in_time": [], "trained": []}
+    noisy = {"a": [file("onnx", 1.05, spread=0.1)]}
+    precise = {"a": [file("onnx", 1.05, spread=0.01)]}
+    assert choose_candidates(noisy, limit, 3)["in_time"] == ["a"]
+    assert choose_candidates(precise, limit, 3) == {"in_time": [], "trained": []}
 
 
 def test_one_file_must_meet_both_limits() -> None:
@@ -142,8 +142,8 @@ def test_what_is_too_large_everywhere_is_out_with_its_smallest_file() -> None:
 def test_each_refusal_has_its_reason_and_no_figure_of_the_clock() -> None:
     limits = budget(latency_p50_ms=3.5)
     measured = {"in_time": ["quick", "middling"], "trained": ["quick"]}
-    told = {title: reason_not_trained(title, FILES, measured, limits, 1) for title in FILES}
-    assert told == {
+    reasons = {title: reason_not_trained(title, FILES, measured, limits, 1) for title in FILES}
+    assert reasons == {
         "slow": "p50 is over 3.5 ms on every target",
         "quick": "",
         "middling": "within the budget, but not among the 1 fastest",
@@ -151,7 +151,7 @@ def test_each_refusal_has_its_reason_and_no_figure_of_the_clock() -> None:
 
 
 @pytest.mark.parametrize(
-    ("in_time", "trained", "said"),
+    ("in_time", "trained", "message"),
     [
         (["nobody"], ["quick"], "names candidate 'nobody', but the candidates are slow, quick, middling"),
         (["quick"], [["quick"]], "names candidate \\['quick'\\]"),
@@ -160,8 +160,8 @@ def test_each_refusal_has_its_reason_and_no_figure_of_the_clock() -> None:
         (["slow"], [], "slow has no file of 600 bytes or less"),
     ],
 )
-def test_an_impossible_record_is_refused(in_time: list[Any], trained: list[Any], said: str) -> None:
-    with pytest.raises(StageError, match=said):
+def test_an_impossible_record_is_refused(in_time: list[Any], trained: list[Any], message: str) -> None:
+    with pytest.raises(StageError, match=message):
         check_recorded_choice({"in_time": in_time, "trained": trained}, FILES, budget(size_bytes=600))
 
 
@@ -177,7 +177,7 @@ def entry(title: str, macs: int) -> CandidateNetwork:
 
 
 @pytest.mark.parametrize(
-    ("accuracy", "kept"),
+    ("accuracy", "selected"),
     [
         ({"large": 0.9, "small": 0.8, "twin": 0.8}, "large"),
         ({"large": 0.9, "small": 0.9, "twin": 0.7}, "small"),
@@ -185,9 +185,11 @@ def entry(title: str, macs: int) -> CandidateNetwork:
         ({"twin": 0.5}, "twin"),
     ],
 )
-def test_the_most_accurate_is_kept_then_the_fewest_macs_then_the_first(accuracy: dict[str, float], kept: str) -> None:
+def test_the_most_accurate_is_kept_then_the_fewest_macs_then_the_first(
+    accuracy: dict[str, float], selected: str
+) -> None:
     found = most_accurate([entry("large", 9), entry("small", 2), entry("twin", 2)], accuracy)
-    assert found is not None and found.title == kept
+    assert found is not None and found.title == selected
 
 
 def test_nobody_trained_is_nobody_kept() -> None:
@@ -217,8 +219,8 @@ def test_a_limit_beside_a_reference_is_held_round_by_round() -> None:
     for ratio, met in ((0.7001, ["own"]), (0.6999, [])):
         limits = budget(latency_p50={"ratio": ratio, "of": "theirs.tflite"})
         assert choose_candidates({"own": [own]}, limits, 0, beside)["in_time"] == met
-    said = reason_not_trained("own", {"own": [own]}, {"in_time": [], "trained": []}, limits, 0, beside)
-    assert said == "p50 is over 0.6999 of theirs.tflite's p50 on every target"
+    reason = reason_not_trained("own", {"own": [own]}, {"in_time": [], "trained": []}, limits, 0, beside)
+    assert reason == "p50 is over 0.6999 of theirs.tflite's p50 on every target"
 
 
 def test_each_file_is_held_to_the_limits_of_its_target() -> None:

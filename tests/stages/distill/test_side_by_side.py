@@ -30,6 +30,8 @@ def test_the_artifact_is_the_same_to_the_byte(
     assert "was finished" not in capsys.readouterr().out
     monkeypatch.setenv(PARALLEL, "2")
     together = distilled(home, tmp_path / "together", in_turn.metrics["shortlist"]["measured"], **OPTIONS)
-    said = capsys.readouterr().out
-    assert said.count("had finished after") == 6  # two teachers, two candidates, and two losses; "alone" is one of them
+    output = capsys.readouterr().out
+    assert (
+        output.count("had finished after") == 6
+    )  # two teachers, two candidates, and two losses; "alone" is one of them
     assert together.digest == in_turn.digest

@@ -40,7 +40,7 @@ def test_the_best_on_validation_is_kept(sealed: artifacts.Artifact) -> None:
     assert evaluate(module, data.validation, spec.preprocess) == pytest.approx(accuracy[sealed.metrics["kept"]])
 
 
-def test_gains_are_told_in_points_and_as_a_share_of_the_gap(sealed: artifacts.Artifact) -> None:
+def test_gains_are_stated_in_points_and_as_a_share_of_the_gap(sealed: artifacts.Artifact) -> None:
     found = sealed.metrics
     alone, taught = found["students"]
     gain = found["accuracy"]["soft_targets"] - found["accuracy"]["alone"]
@@ -50,7 +50,7 @@ def test_gains_are_told_in_points_and_as_a_share_of_the_gap(sealed: artifacts.Ar
     assert taught["gap_closed"] == (pytest.approx(gain / gap) if gap > 0 else None)
 
 
-def test_without_a_lone_student_there_is_no_gain_to_tell(tiny_run: FinishedRun, tmp_path: Path) -> None:
+def test_without_a_lone_student_no_gain_is_stated(tiny_run: FinishedRun, tmp_path: Path) -> None:
     shutil.copytree(tiny_run.folder, tmp_path / "tiny")
     given = {**load_plan(TINY).stages["distill"].model_dump(), "epochs": 1, "lone_student": False}
     source = artifacts.load(tmp_path / "tiny" / "profile")
@@ -108,10 +108,10 @@ def test_the_best_teacher_teaches_and_each_stands_in_the_record(several: artifac
 
 
 def test_the_table_has_a_row_for_each_of_them(several: artifacts.Artifact) -> None:
-    told = repr(distillation.table(several))
-    assert "teaches" in told and "kept" in told
+    table = repr(distillation.table(several))
+    assert "teaches" in table and "kept" in table
     for name in ("teacher: baseline", "teacher: resnet(depth=8, width=4)", "labels alone", *losses.NAMES):
-        assert name in told
+        assert name in table
     assert distillation.curves_figure(distillation.curves(several), ("teacher", 0.9)).axes
 
 
@@ -161,7 +161,7 @@ def test_of_two_ways_to_feed_a_file_the_one_that_taught_is_recorded(tiny_run: Fi
     assert isinstance(teacher, TeacherFile) and teacher.preprocess == [darker, right][place]
 
 
-def test_what_a_file_cannot_serve_is_skipped_and_told(by_file: artifacts.Artifact) -> None:
+def test_losses_that_a_file_cannot_serve_are_skipped_and_reported(by_file: artifacts.Artifact) -> None:
     assert list(by_file.metrics["history"]) == ["alone", "soft_targets"]
     assert "feature maps cannot be read" in by_file.metrics["skipped"]["hints"]
     assert "skipped" in repr(distillation.table(by_file))

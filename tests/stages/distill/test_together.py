@@ -61,7 +61,7 @@ def test_stages_that_fine_tune_find_all_of_them(sealed: artifacts.Artifact) -> N
     assert isinstance(teacher, Ensemble) and teacher.mean == "probabilities" and len(teacher.members) == 2
 
 
-def test_a_loss_of_feature_maps_is_skipped_and_told(sealed: artifacts.Artifact) -> None:
+def test_a_loss_of_feature_maps_is_skipped_and_reported(sealed: artifacts.Artifact) -> None:
     assert list(sealed.metrics["history"]) == ["alone", "soft_targets"]
     assert "is several networks" in sealed.metrics["skipped"]["hints"]
 

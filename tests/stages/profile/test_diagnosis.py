@@ -78,7 +78,7 @@ def test_each_bound_is_named(bound: str, other: dict[str, object]) -> None:
 
 
 def test_execute_is_shared_out_as_it_was_measured() -> None:
-    """A network is not bound by calls because its calls have a floor, where its convolutions take the time."""
+    """A network is not bound by calls because its calls have a least time, where its convolutions take the time."""
     many = [{"calls": 30_000, "dispatched": 10_000}]
     found = diagnose(measured(layers=layers(conv=6.0), operators=many))
     assert found["bound"] == "compute-bound"

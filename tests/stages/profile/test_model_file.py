@@ -50,7 +50,7 @@ def test_every_kind_of_file_is_profiled(
     assert sealed["diagnosis"]["text"].startswith("A process needs")
 
 
-def test_a_file_that_ends_in_sigmoids_is_told_so_and_gets_no_softmax(
+def test_a_file_that_ends_in_sigmoids_is_reported_and_gets_no_softmax(
     tiny_run: FinishedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Neither here nor in its bundle; it teaches by the logits before them."""

@@ -109,27 +109,27 @@ class Recurrent(nn.Module):
         return self.lstm(x[:, 0])[0][:, -1]  # type: ignore[no-any-return]
 
 
-def said(rows: list[dict[str, object]]) -> str:
+def figure_text(rows: list[dict[str, object]]) -> str:
     figure = profile.roofline_figure(rows, MACHINE)
     figure.canvas.draw()
     return " ".join(text.get_text() for text in figure.axes[0].texts)
 
 
-def test_arithmetic_outside_layers_is_told_and_stops_nothing() -> None:
+def test_arithmetic_outside_layers_is_reported_and_stops_nothing() -> None:
     module, x = Loose().eval(), torch.zeros(1, 4, 8, 8)
     rows = {row["layer"]: row for row in roofline(module, x, MACHINE, 3)}
     assert rows["relu"]["macs"] == 0
     assert rows[OUTSIDE]["macs"] == 64 * 4 * 4 * 9 + 256 * 5 == cost(module, (4, 8, 8)).macs
     assert rows[OUTSIDE]["ms"] > 0
     assert rows[OUTSIDE]["intensity"] is rows[OUTSIDE]["bound"] is None
-    assert "100% of the multiply-adds" in said(list(rows.values()))
-    assert "not shown" not in said(roofline(Twice().eval(), x, MACHINE, 3))
+    assert "100% of the multiply-adds" in figure_text(list(rows.values()))
+    assert "not shown" not in figure_text(roofline(Twice().eval(), x, MACHINE, 3))
 
 
-def test_no_multiply_adds_at_all_are_told() -> None:
+def test_a_network_without_multiply_adds_is_reported() -> None:
     rows = roofline(Recurrent().eval(), torch.zeros(1, 1, 4, 8), MACHINE, 3)
     assert [row["macs"] for row in rows] == [0, 0]
-    assert "no multiply-adds were counted" in said(rows)
+    assert "no multiply-adds were counted" in figure_text(rows)
 
 
 def test_times_leave_no_hook_behind() -> None:

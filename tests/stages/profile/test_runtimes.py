@@ -1,4 +1,4 @@
-"""A float network as it comes on every runtime, with each one's operators; what fails is told, and stops nothing."""
+"""A float network as it comes on every runtime, with each one's operators; failures are reported, and stop nothing."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def test_every_way_is_timed_and_looked_into(tmp_path: Path) -> None:
     assert shares == pytest.approx({"openvino": 1, "onnx": 1})
     assert whole_us["tflite"] in (0, pytest.approx(1))
     machine = {"gmacs_per_s": 10.0, "int8_gmacs_per_s": 40.0, "gbytes_per_s": 5.0}
-    told = forecast.runtime_forecasts(timed, {"macs": 1000, "moved": 1000}, machine)
-    assert set(told) == {"LiteRT", "OpenVINO", "ONNX Runtime"}
+    forecasts = forecast.runtime_forecasts(timed, {"macs": 1000, "moved": 1000}, machine)
+    assert set(forecasts) == {"LiteRT", "OpenVINO", "ONNX Runtime"}
 
 
 @pytest.mark.long

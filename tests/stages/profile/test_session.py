@@ -48,7 +48,7 @@ def test_the_parts_add_up_to_what_is_measured_from_outside(network: Path) -> Non
     assert sum(found["latency"][name]["share"] for name in session.PARTS) == pytest.approx(1)
 
 
-def test_a_network_that_cannot_be_opened_is_told_in_a_line(network: Path, tmp_path: Path) -> None:
+def test_a_network_that_cannot_be_opened_is_reported_in_one_line(network: Path, tmp_path: Path) -> None:
     broken = tmp_path / "model"
     broken.mkdir()
     (broken / store.SPEC).write_bytes((network / store.SPEC).read_bytes())
@@ -57,6 +57,6 @@ def test_a_network_that_cannot_be_opened_is_told_in_a_line(network: Path, tmp_pa
     assert "\n" not in str(caught.value)
 
 
-def test_too_slow_is_told_with_what_to_raise(network: Path) -> None:
+def test_the_error_for_a_slow_network_says_which_limit_to_raise(network: Path) -> None:
     with pytest.raises(StageError, match=r"did not end within 0\.5 s; raise profile\.timeout_s"):
         session.measure(network, SAMPLES, 5, 1, 0.5)  # a process that loads torch says nothing for longer

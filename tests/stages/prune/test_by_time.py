@@ -25,7 +25,7 @@ from edgekit.stages.prune.stage import prune
 from edgekit.stages.prune.tuner import Tuner
 from edgekit.training.fit import fit
 from edgekit.training.predict import evaluate
-from tests.stages.prune import counted
+from tests.stages.prune import counting_clock
 from tests.stages.quantize.conftest import decided
 
 STEPS = [{"step": "scale", "factor": 1 / 255}]
@@ -70,7 +70,7 @@ def run(trained: Artifact, tmp_path: Path) -> Artifact:
 
 @pytest.fixture(autouse=True)
 def counting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(latency, "time_models", counted.measure)
+    monkeypatch.setattr(latency, "time_models", counting_clock.measure)
 
 
 def pruned(source: Artifact, data: Data, out: Path, allowed_pp: float, **more: Any) -> Artifact:
@@ -86,28 +86,28 @@ def test_the_last_step_inside_the_budget_is_kept_and_its_cuts_are_recorded(run: 
     recorded = json.loads(found.file("decision.json").read_text())["measured"]
     assert recorded["cuts"] == [[list(cut) for cut in step] for step in recorded["cuts"]]
     module, spec = open_model(found)
-    assert counted.ticks(module, spec.input_shape) < counted.ticks(open_model(run)[0], spec.input_shape)
-    told = json.loads((found.path / "evidence" / "cuts.json").read_text())
-    assert {cut["group"] for timing in told["timings"] for cut in timing["cuts"]} >= {
+    assert counting_clock.ticks(module, spec.input_shape) < counting_clock.ticks(open_model(run)[0], spec.input_shape)
+    evidence = json.loads((found.path / "evidence" / "cuts.json").read_text())
+    assert {cut["group"] for timing in evidence["timings"] for cut in timing["cuts"]} >= {
         group for step in recorded["cuts"] for group, _ in step
     }
-    told_rows = found.metrics["cuts"]
-    assert told_rows and all(set(row) == set(get_type_hints(TimedCut)) for row in told_rows)
+    cut_rows = found.metrics["cuts"]
+    assert cut_rows and all(set(row) == set(get_type_hints(TimedCut)) for row in cut_rows)
     table = pruning.cuts_table(found)
     assert sum("taken" in line for line in table.rows) == sum(len(step) for step in recorded["cuts"])
-    assert f"{len(told_rows)} cuts timed for tflite int8" in table.title
+    assert f"{len(cut_rows)} cuts timed for tflite int8" in table.title
 
 
-def test_over_pruning_is_rejected_by_the_walk_itself(run: Artifact, data: Data) -> None:
+def test_over_pruning_is_rejected_by_the_pipeline_itself(run: Artifact, data: Data) -> None:
     """Nine tenths of the time are to go, with a fine-tuning that mends nothing, and the budget allows 3 points."""
     found = pruned(
         run, data, run.path.parent / ".prune.over", 3.0,
         latency_ratio=0.1, steps=1, cuts_per_step=4, widths_per_group=8, channel_multiple=8, max_layer_ratio=0.9,
         learning_rate=1e-6,
     )  # fmt: skip
-    told = found.metrics["structured"]
-    assert told["kept_step"] == 0
-    assert told["reason"].startswith("rejected: no step stayed within 3 pp")
+    choice = found.metrics["structured"]
+    assert choice["kept_step"] == 0
+    assert choice["reason"].startswith("rejected: no step stayed within 3 pp")
     assert not found.metrics["structured_steps"][1]["inside_budget"]
     student, kept = (open_model(each)[0].state_dict() for each in (run, found))
     assert all(kept[name].equal(value) for name, value in student.items())

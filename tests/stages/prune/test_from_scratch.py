@@ -76,7 +76,7 @@ CONFIG = PruneConfig.model_validate({"budget": {"accuracy_drop_pp": 5.0}})
 
 
 @pytest.mark.parametrize(
-    ("lost", "scratch_lost", "differing", "kept", "said"),
+    ("lost", "scratch_lost", "differing", "selected", "reason"),
     [
         ((10, 20), 5, (0, 15), 3, "significantly better"),
         ((10, 20), 19, (3, 4), 2, "not significantly better"),
@@ -87,8 +87,8 @@ CONFIG = PruneConfig.model_validate({"budget": {"accuracy_drop_pp": 5.0}})
         ((90, 200), 70, (0, 20), 0, "too much was lost"),
     ],
 )
-def test_it_is_kept_where_it_is_surely_better_and_inside_the_budget(
-    lost: tuple[int, int], scratch_lost: int, differing: tuple[int, int], kept: int, said: str
+def test_it_is_kept_where_it_is_significantly_better_and_inside_the_budget(
+    lost: tuple[int, int], scratch_lost: int, differing: tuple[int, int], selected: int, reason: str
 ) -> None:
     """Of the steps the second is the narrower one; `differing`: right in the tuned one alone, in that one alone."""
     rows = mark_selected([row(0, 0), row(1, lost[0]), row(2, lost[1])])
@@ -97,24 +97,24 @@ def test_it_is_kept_where_it_is_surely_better_and_inside_the_budget(
     assert of["step"] == {(10, 20): 2}.get(lost, 1)
     drop = drop_of_counts(*differing, 1000, 0.95)
     found, compared = compare_with_retrained(rows, row(3, scratch_lost, from_scratch=of["step"]), drop, 40)
-    assert [each["step"] for each in found if each["kept"]] == [kept]
+    assert [each["step"] for each in found if each["kept"]] == [selected]
     assert all(bool(each["reason"]) != each["kept"] for each in found)
-    assert compared["kept"] == (kept == 3)
-    assert said in compared["reason"]
+    assert compared["kept"] == (selected == 3)
+    assert reason in compared["reason"]
     assert (compared["of_step"], compared["epochs"]) == (of["step"], 40)
-    told = summarize_choice(found, CONFIG, CHANNELS)
-    assert told["kept_step"] == kept
-    assert ("from new weights" in told["reason"]) == (kept == 3)
+    choice = summarize_choice(found, CONFIG, CHANNELS)
+    assert choice["kept_step"] == selected
+    assert ("from new weights" in choice["reason"]) == (selected == 3)
 
 
 def test_where_nothing_was_removed_there_is_nothing_to_train() -> None:
     same = {"parameters": 100, "nonzero_parameters": 100}
     assert step_to_retrain(mark_selected([row(0, 0, **same), row(1, 0, **same)])) is None
     assert step_to_retrain(mark_selected([row(0, 0)])) is None
-    told = summarize_choice(mark_selected([row(0, 0)]), CONFIG.model_copy(update={"structured": "latency"}), CHANNELS)
-    assert "no cut is significantly faster" in told["reason"]
+    choice = summarize_choice(mark_selected([row(0, 0)]), CONFIG.model_copy(update={"structured": "latency"}), CHANNELS)
+    assert "no cut is significantly faster" in choice["reason"]
     for multiple, also in ((8, True), (1, False)):
-        told = summarize_choice(
+        choice = summarize_choice(
             mark_selected([row(0, 0)]), CONFIG.model_copy(update={"channel_multiple": multiple}), CHANNELS
         )
-        assert "raise ratio" in told["reason"] and ("lower channel_multiple" in told["reason"]) == also
+        assert "raise ratio" in choice["reason"] and ("lower channel_multiple" in choice["reason"]) == also

@@ -47,7 +47,7 @@ def test_the_strongest_channels_stay(importance: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "at_first", "options", "found"),
+    ("width", "at_first", "options", "expected"),
     [
         (48, 48, {"channel_multiple": 8, "widths_per_group": 3}, [40, 32, 24]),
         (48, 48, {"channel_multiple": 8, "widths_per_group": 9, "max_layer_ratio": 0.5, "ratio": 0.3}, [40, 32, 24]),
@@ -58,6 +58,6 @@ def test_the_strongest_channels_stay(importance: str) -> None:
     ],
 )
 def test_widths_are_multiples_that_leave_what_must_stay(
-    width: int, at_first: int, options: dict[str, object], found: list[int]
+    width: int, at_first: int, options: dict[str, object], expected: list[int]
 ) -> None:
-    assert narrower_widths(width, at_first, config(**options)) == found
+    assert narrower_widths(width, at_first, config(**options)) == expected

@@ -164,7 +164,7 @@ def test_gradients_are_those_of_the_task() -> None:
     assert found.abs().min() > 0
 
 
-def test_what_is_reconstructed_is_wanted() -> None:
+def test_weights_of_a_perfect_reconstruction_have_no_gradient() -> None:
     module = nn.Linear(4, 4)
     x = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
     with torch.no_grad():

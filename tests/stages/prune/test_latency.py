@@ -1,4 +1,4 @@
-"""Latency: every step is timed on the targets, and what is told of it follows from the figures."""
+"""Latency: every step is timed on the targets, and the report follows from the figures."""
 
 from __future__ import annotations
 
@@ -82,16 +82,16 @@ def measured() -> tuple[Row, list[Row]]:
 
 
 def test_every_network_is_timed_in_both_precisions(measured: tuple[Row, list[Row]]) -> None:
-    told, networks = measured
+    times, networks = measured
     both = {"fp32", "int8"}
     assert {(row["model"], row["precision"]) for row in networks} == {
         (model, precision) for model in ("step0", "step1", "sparse") for precision in both
     }
     assert all(len(row["round_p50s_ms"]) == ROUNDS and row["p50_ms"] > 0 for row in networks)
-    assert {(row["step"], row["precision"]) for row in told["steps"]} == {(s, p) for s in (0, 1) for p in both}
-    assert {row["precision"] for row in told["sparse"]} == both
-    assert all(row["predicted"] > 1.2 for row in told["steps"] if row["step"])
-    assert json.loads(json.dumps(told)) == told
+    assert {(row["step"], row["precision"]) for row in times["steps"]} == {(s, p) for s in (0, 1) for p in both}
+    assert {row["precision"] for row in times["sparse"]} == both
+    assert all(row["predicted"] > 1.2 for row in times["steps"] if row["step"])
+    assert json.loads(json.dumps(times)) == times
 
 
 def test_zeros_compress_though_the_files_stay_as_long(measured: tuple[Row, list[Row]]) -> None:
@@ -100,7 +100,7 @@ def test_zeros_compress_though_the_files_stay_as_long(measured: tuple[Row, list[
     assert row["sparse_zipped_bytes"] < row["dense_zipped_bytes"]
 
 
-def test_what_one_target_cannot_take_is_told_and_the_rest_is_held_against_its_own_first_step(
+def test_what_one_target_cannot_run_is_reported_and_the_rest_is_compared_with_its_own_first_step(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lost = [FailedFile("step0", "tflite", "fp32", "no such operator"), FailedFile("step1", "onnx", "int8", "wrong")]
@@ -115,10 +115,10 @@ def test_what_one_target_cannot_take_is_told_and_the_rest_is_held_against_its_ow
     described = spec("ds_cnn:ds_cnn", width=8, blocks=1)
     module = store.build(described)
     data = Data(NO_SAMPLES, NO_SAMPLES, NO_SAMPLES, described.classes, "image", digest="synthetic")
-    told, networks = latency.time_steps([module, module], module, [2, 1], described, data, PruneConfig())
-    assert [(row["step"], row["target"]) for row in told["steps"]] == [(0, "onnx"), (1, "onnx")]
-    assert [row["target"] for row in told["sparse"]] == ["onnx"]
-    assert [row["reason"] for row in told["left_out"]] == ["no such operator", "wrong"]
+    times, networks = latency.time_steps([module, module], module, [2, 1], described, data, PruneConfig())
+    assert [(row["step"], row["target"]) for row in times["steps"]] == [(0, "onnx"), (1, "onnx")]
+    assert [row["target"] for row in times["sparse"]] == ["onnx"]
+    assert [row["reason"] for row in times["left_out"]] == ["no such operator", "wrong"]
     assert len(networks) == 5
     assert "prune: not timed: step0, tflite, fp32: no such operator" in capsys.readouterr().out
 
@@ -131,12 +131,12 @@ def test_a_network_that_no_target_takes_stops_nothing(monkeypatch: pytest.Monkey
     described = spec("ds_cnn:ds_cnn", width=8, blocks=1)
     module = store.build(described)
     data = Data(NO_SAMPLES, NO_SAMPLES, NO_SAMPLES, described.classes, "image", digest="synthetic")
-    told, networks = latency.time_steps([module], module, [1], described, data, PruneConfig())
-    assert told == {"failed": "step0 for onnx: no conversion rule"}
+    times, networks = latency.time_steps([module], module, [1], described, data, PruneConfig())
+    assert times == {"failed": "step0 for onnx: no conversion rule"}
     assert networks == []
 
 
-def sealed(folder: Path, told: Row | None) -> Artifact:
+def sealed(folder: Path, times: Row | None) -> Artifact:
     """An artifact as the stage leaves it, as far as tables and pictures look."""
     out = artifacts.begin(folder / "prune")
     described = spec("resnet:resnet8")
@@ -148,7 +148,7 @@ def sealed(folder: Path, told: Row | None) -> Artifact:
         {"step": step, "macs": 4_000_000 >> step, "validation_accuracy": 0.95 - 0.01 * step, "sparsity": 0.7 * step}
         for step in range(2)
     ]
-    latency_found = None if told is None else {**told, "sparse_step": 1}
+    latency_found = None if times is None else {**times, "sparse_step": 1}
     metrics = {"structured_steps": steps, "unstructured_steps": steps, "latency": latency_found}
     return artifacts.seal(out, stage="prune", source=None, data_digest="d", config={}, metrics=metrics)
 
@@ -167,13 +167,13 @@ def test_tables_and_pictures_show_what_was_measured(tmp_path: Path, measured: tu
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("times", "title"),
     [(None, "Not measured: prune.measure is false"), ({"failed": "no rule"}, "Not measured: no rule")],
 )
-def test_where_nothing_was_measured_that_is_said(told: Row | None, said: str, tmp_path: Path) -> None:
-    artifact = sealed(tmp_path, told)
-    assert (pruning.speed_table(artifact).title, pruning.speed_table(artifact).rows) == (said, [])
-    assert pruning.zeros_table(artifact).title == said
+def test_tables_say_that_nothing_was_measured(times: Row | None, title: str, tmp_path: Path) -> None:
+    artifact = sealed(tmp_path, times)
+    assert (pruning.speed_table(artifact).title, pruning.speed_table(artifact).rows) == (title, [])
+    assert pruning.zeros_table(artifact).title == title
     assert pruning.cost_figure(artifact.metrics["structured_steps"], [], 0.9).axes
     assert pruning.speed_figure([]).axes
 

@@ -16,7 +16,7 @@ from edgekit.stages.prune import PruneConfig
 from edgekit.stages.prune.latency import CutTime
 from edgekit.stages.prune.netadapt import NetAdaptPruner, propose_cuts, refit_batch_norms
 from edgekit.stages.prune.structured import group_widths
-from tests.stages.prune.counted import Counter, ticks
+from tests.stages.prune.counting_clock import Counter, ticks
 from tests.stages.prune.test_structured import spec
 from tests.targets.convert_runs import SHAPE, STEPS, colours
 
@@ -29,7 +29,7 @@ def never(module: nn.Module, name: str) -> None:
     raise AssertionError(f"{name} is not to be trained")
 
 
-def walk(
+def pruner(
     config: PruneConfig = CONFIG, recorded: list[Any] | None = None, tune: Any = never, **clock: Any
 ) -> NetAdaptPruner:
     return NetAdaptPruner(DESCRIBED, DATA, config, Counter(SHAPE, **clock), tune, recorded)
@@ -43,22 +43,22 @@ CUTS = [at("a", 24, 0.9), at("a", 16, 0.8), at("a", 8, 0.7), at("b", 24, 0.95), 
 
 
 @pytest.mark.parametrize(
-    ("aimed", "found"),
+    ("aimed", "expected"),
     [(0.8, {("a", 16)}), (0.93, {("a", 24), ("b", 16)}), (0.96, {("a", 24), ("b", 24)}), (0.5, {("a", 8), ("b", 16)})],
 )
 def test_the_widest_cut_that_goes_far_enough_is_proposed_and_where_none_does_each_groups_fastest(
-    aimed: float, found: set[tuple[str, int]]
+    aimed: float, expected: set[tuple[str, int]]
 ) -> None:
-    assert {(one.group, one.width) for one in propose_cuts(CUTS, aimed)} == found
+    assert {(one.group, one.width) for one in propose_cuts(CUTS, aimed)} == expected
 
 
-def test_what_is_not_surely_faster_is_never_proposed() -> None:
+def test_what_is_not_significantly_faster_is_never_proposed() -> None:
     assert propose_cuts([at("a", 24, 0.5, high=1.0), at("b", 24, 0.5, high=1.2)], 0.8) == []
 
 
 def test_every_step_comes_nearer_to_the_time_it_aims_at(capsys: pytest.CaptureFixture[str]) -> None:
     module = store.build(DESCRIBED)
-    found = walk()
+    found = pruner()
     before, shares = ticks(module, SHAPE), []
     for aimed, keep_up in found.steps(module):
         assert keep_up is None
@@ -67,13 +67,13 @@ def test_every_step_comes_nearer_to_the_time_it_aims_at(capsys: pytest.CaptureFi
     assert shares[0][1] > shares[1][1]
     assert all(width % 8 == 0 for width in group_widths(module, DESCRIBED).values())
     assert all(len(step) <= CONFIG.cuts_per_step for step in found.cuts)
-    told = capsys.readouterr().out
-    assert "up to 9 candidate cuts are timed together on tflite, at most 4 times" in told
+    output = capsys.readouterr().out
+    assert "up to 9 candidate cuts are timed together on tflite, at most 4 times" in output
     assert len(found.rows) <= 4 * 9
 
 
 def test_the_rows_say_which_cuts_were_taken() -> None:
-    found = walk()
+    found = pruner()
     for _ in found.steps(store.build(DESCRIBED)):
         pass
     taken = [(row["step"], row["group"], row["width"]) for row in found.rows if row["taken"]]
@@ -81,10 +81,10 @@ def test_the_rows_say_which_cuts_were_taken() -> None:
     assert all((row["validation_accuracy"] is not None) == row["taken"] for row in found.rows)
 
 
-def test_it_ends_where_no_cut_is_surely_faster(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_ends_where_no_cut_is_significantly_faster(capsys: pytest.CaptureFixture[str]) -> None:
     module = store.build(DESCRIBED)
     state = copy.deepcopy(module.state_dict())
-    found = walk(never_faster=list(group_widths(module, DESCRIBED)))
+    found = pruner(never_faster=list(group_widths(module, DESCRIBED)))
     assert list(found.steps(module)) == []
     assert found.cuts == []
     assert all(torch.equal(value, state[name]) for name, value in module.state_dict().items())
@@ -93,7 +93,7 @@ def test_it_ends_where_no_cut_is_surely_faster(capsys: pytest.CaptureFixture[str
 def test_a_group_that_saves_no_time_is_left_alone() -> None:
     module = store.build(DESCRIBED)
     first, *_ = group_widths(module, DESCRIBED)
-    found = walk(never_faster=[first])
+    found = pruner(never_faster=[first])
     for _ in found.steps(module):
         pass
     assert found.cuts
@@ -118,7 +118,7 @@ def test_the_cut_that_loses_the_least_accuracy_is_taken() -> None:
                 nn.init.zeros_(parameter)
         scored[name] = 1.0
 
-    found = walk(config.model_copy(update={"candidate_epochs": 1}), tune=tune)
+    found = pruner(config.model_copy(update={"candidate_epochs": 1}), tune=tune)
     found._accuracy = lambda network: float(any(value.abs().sum() > 0 for value in network.parameters()))  # type: ignore[method-assign]
     for _ in found.steps(module):
         pass
@@ -133,7 +133,7 @@ def test_a_record_leads_to_the_same_bits_without_a_clock(importance: str) -> Non
     recorded = None
     for clock in ({}, {"never_faster": list(group_widths(store.build(DESCRIBED), DESCRIBED))}):
         module = store.build(DESCRIBED)
-        found = walk(config, recorded, **clock)
+        found = pruner(config, recorded, **clock)
         aims = [aimed for aimed, _ in found.steps(module)]
         left.append((aims, found.cuts, module.state_dict()))
         recorded = [[list(cut) for cut in step] for step in found.cuts]
@@ -146,7 +146,7 @@ def test_a_record_leads_to_the_same_bits_without_a_clock(importance: str) -> Non
 @pytest.mark.parametrize("recorded", [[[["nobody", 8]]], [[["stem.0", 64]]], [["stem.0"]], [[["stem.0", 0]]], [[7]]])
 def test_a_record_that_does_not_fit_is_refused(recorded: list[Any]) -> None:
     with pytest.raises(StageError, match="the record"):
-        list(walk(recorded=recorded).steps(store.build(DESCRIBED)))
+        list(pruner(recorded=recorded).steps(store.build(DESCRIBED)))
 
 
 def test_refitting_the_batch_norms_changes_their_statistics_alone_and_always_alike() -> None:

@@ -80,27 +80,27 @@ def test_latencies_are_evidence_and_no_content(
     assert (first.key, first.digest) == (second.key, second.digest)
     assert first.metrics["latency"] != second.metrics["latency"]
     assert "latency" not in json.loads(first.file("decision.json").read_text())
-    told = json.loads(second.file("evidence/latency.json").read_text())
-    assert {row["model"] for row in told["networks"]} == {"step0", "step1", "sparse"}
-    assert told["sparse_step"] == 1
+    evidence = json.loads(second.file("evidence/latency.json").read_text())
+    assert {row["model"] for row in evidence["networks"]} == {"step0", "step1", "sparse"}
+    assert evidence["sparse_step"] == 1
 
 
 @pytest.mark.parametrize(
-    ("inside", "kept"),
+    ("inside", "selected"),
     [((1, 1, 1), 2), ((1, 1, 0), 1), ((1, 0, 1), 2), ((1, 0, 0), 0), ((0, 0, 0), 0)],
 )
-def test_the_last_step_inside_the_budget_is_kept_or_the_student(inside: tuple[int, ...], kept: int) -> None:
+def test_the_last_step_inside_the_budget_is_kept_or_the_student(inside: tuple[int, ...], selected: int) -> None:
     rows = [
         {"step": step, "inside_budget": bool(good), "reason": "" if good else "too much was lost"}
         for step, good in enumerate(inside)
     ]
     marked = mark_selected(rows)
-    assert [row["step"] for row in marked if row["kept"]] == [kept]
+    assert [row["step"] for row in marked if row["kept"]] == [selected]
     assert all(bool(row["reason"]) != row["kept"] for row in marked)
-    assert all(row["reason"] == "too much was lost" for row in marked if row["step"] > kept)
+    assert all(row["reason"] == "too much was lost" for row in marked if row["step"] > selected)
 
 
-def test_every_step_is_judged_against_the_baselines_answers_to_the_same_samples(sealed: artifacts.Artifact) -> None:
+def test_every_step_is_compared_with_the_baselines_answers_to_the_same_samples(sealed: artifacts.Artifact) -> None:
     data = load(load_plan(TINY).data)
     budget = sealed.config["budget"]
     baseline, spec = open_model(sealed.ancestor("profile"))

@@ -19,7 +19,7 @@ from edgekit.stages import prune
 from edgekit.stages.prune import PruneConfig, structured, torch_pruning_fixes
 from edgekit.stages.prune.netadapt import NetAdaptPruner
 from edgekit.stages.prune.tuner import Tuner
-from tests.stages.prune.counted import Counter
+from tests.stages.prune.counting_clock import Counter
 from tests.stages.quantize.conftest import decided
 
 NETWORKS = "tests.stages.prune.networks"
@@ -72,8 +72,8 @@ def test_the_stage_ends_well_whatever_can_be_cut(
     for folder in ("model", "sparse"):
         module, spec = open_model(found, folder)
         assert module(store.random_sample(spec)).shape == (1, 3)
-    said = capsys.readouterr().out
-    assert set(found.metrics["notes"]) <= set(said.splitlines())
+    output = capsys.readouterr().out
+    assert set(found.metrics["notes"]) <= set(output.splitlines())
     if network in UNCUT:
         assert kept["kept_step"] == 0
         assert kept["reason"].startswith("nothing was removed: ")
@@ -103,11 +103,11 @@ def test_by_time_too_no_cut_breaks_the_network(network: str, tmp_path: Path) -> 
     config = PruneConfig.model_validate({**FAST, "structured": "latency", "latency_ratio": 0.8})
     module = store.build(spec)
     found = structured.probe(module, spec, config)
-    walk = NetAdaptPruner(spec, given, config, Counter(spec.input_shape), lambda *_: None, None, found)
-    for _ in walk.steps(module):
+    pruner = NetAdaptPruner(spec, given, config, Counter(spec.input_shape), lambda *_: None, None, found)
+    for _ in pruner.steps(module):
         assert module(store.random_sample(spec)).shape == (1, 3)
-    assert bool(walk.cuts) == (network == "lenet")
-    assert not {row["group"] for row in walk.rows} & {"conv2"}
+    assert bool(pruner.cuts) == (network == "lenet")
+    assert not {row["group"] for row in pruner.rows} & {"conv2"}
 
 
 def test_a_step_that_breaks_the_network_after_all_is_the_last(

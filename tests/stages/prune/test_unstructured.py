@@ -66,7 +66,7 @@ def test_where_pointwise_layers_are_meant_no_other_gets_zeros() -> None:
     assert others and all((weight != 0).all() for weight in others.values())
 
 
-def test_a_network_without_pointwise_layers_is_told_so() -> None:
+def test_a_network_without_pointwise_layers_is_reported() -> None:
     described = spec("conv1d:conv1d")
     module, pointwise = store.build(described), config(sparsity_layers="pointwise")
     assert "sparsity_layers: got pointwise" in unstructured.unsupported_reason(module, described, pointwise)

@@ -19,7 +19,7 @@ BOTH = {**BY_TIME, **BY_RATIO, **TIMING}
 
 
 @pytest.mark.parametrize(
-    ("given", "unused", "reason"),
+    ("options", "unused", "reason"),
     [
         ({**BOTH}, BY_TIME, "structured: ratio"),
         ({**BOTH, "structured": "latency"}, BY_RATIO, "structured: latency"),
@@ -33,10 +33,10 @@ BOTH = {**BY_TIME, **BY_RATIO, **TIMING}
     ],
 )
 def test_what_has_no_effect_is_named_with_its_reason(
-    given: dict[str, Any], unused: dict[str, Any], reason: str
+    options: dict[str, Any], unused: dict[str, Any], reason: str
 ) -> None:
-    said = [f"prune.{name}: got {value}; it has no effect with {reason}" for name, value in unused.items()]
-    assert PruneConfig.model_validate(given).unused() == said
+    messages = [f"prune.{name}: got {value}; it has no effect with {reason}" for name, value in unused.items()]
+    assert PruneConfig.model_validate(options).unused() == messages
 
 
 def test_of_a_run_only_what_the_user_wrote_counts() -> None:

@@ -27,7 +27,7 @@ QUICK: dict[str, Any] = {
 
 
 def windows(folder: Path) -> dict[str, Any]:
-    """Three classes of 16 moments, which an average over time tells apart."""
+    """Three classes of 16 moments, which an average over time distinguishes."""
     random, y = np.random.default_rng(0), np.arange(240) % 3
     x = random.normal(size=(240, 16, 3)) + 2 * np.eye(3)[y][:, None]
     np.savez(folder / "windows.npz", allow_pickle=False, x_train=x.astype(np.float32), y_train=y)

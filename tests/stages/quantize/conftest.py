@@ -1,4 +1,4 @@
-"""A short real walk on the digits: a baseline and a smaller network to quantize."""
+"""A short real pipeline on the digits: a baseline and a smaller network to quantize."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def decided(options: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Walk:
+class PrunedRun:
     """The digits and the last artifact before quantize."""
 
     data: Data
@@ -47,12 +47,12 @@ class Walk:
 
 def config(**options: Any) -> QuantizeConfig:
     """A quick config, with `options` on top."""
-    made: QuantizeConfig = validate(QuantizeConfig, {**OPTIONS, **options}, "quantize")
-    return made
+    validated: QuantizeConfig = validate(QuantizeConfig, {**OPTIONS, **options}, "quantize")
+    return validated
 
 
 @pytest.fixture(scope="session")
-def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
+def pruned_run(tmp_path_factory: pytest.TempPathFactory) -> PrunedRun:
     from edgekit.models import store
     from edgekit.models.from_artifact import spec_for
     from edgekit.training import fit
@@ -74,7 +74,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
         artifacts.write_json(out / "decision.json", decided(SOFT))
         return artifacts.seal(out, stage=name, source=source, data_digest=data.digest, config={}, metrics={})
 
-    return Walk(data, stage("prune", stage("distill", stage("profile", None, 32), 24), 24))
+    return PrunedRun(data, stage("prune", stage("distill", stage("profile", None, 32), 24), 24))
 
 
 RUINED = "1.1.0"
@@ -94,26 +94,28 @@ def spoil(module: Any) -> Any:
 
 
 @pytest.fixture(scope="session")
-def spoilt(walk: Walk, tmp_path_factory: pytest.TempPathFactory) -> Walk:
+def spoilt(pruned_run: PrunedRun, tmp_path_factory: pytest.TempPathFactory) -> PrunedRun:
     from edgekit.models import store
 
     root: Path = tmp_path_factory.mktemp("spoilt") / "run"
-    shutil.copytree(walk.source.path.parent, root)
-    module, spec = store.load(walk.source.path / "model")
+    shutil.copytree(pruned_run.source.path.parent, root)
+    module, spec = store.load(pruned_run.source.path / "model")
     shutil.rmtree(root / "prune")
     out = artifacts.begin(root / "prune")
     store.save(out / "model", spoil(module), spec)
     source = artifacts.load(root / "distill")
-    sealed = artifacts.seal(out, stage="prune", source=source, data_digest=walk.data.digest, config={}, metrics={})
-    return Walk(walk.data, sealed)
+    sealed = artifacts.seal(
+        out, stage="prune", source=source, data_digest=pruned_run.data.digest, config={}, metrics={}
+    )
+    return PrunedRun(pruned_run.data, sealed)
 
 
 @pytest.fixture(scope="session")
-def right(walk: Walk) -> Callable[[Any], Any]:
+def right(pruned_run: PrunedRun) -> Callable[[Any], Any]:
     """Whether a network answers each validation sample rightly."""
     from edgekit.models import store
     from edgekit.training import predict
 
-    steps = store.read_spec(walk.source.path / "model").preprocess
-    split = walk.data.validation
+    steps = store.read_spec(pruned_run.source.path / "model").preprocess
+    split = pruned_run.data.validation
     return lambda network: predict.sample_scores(network, split, steps)

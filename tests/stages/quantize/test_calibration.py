@@ -23,7 +23,7 @@ CALIBRATION = Split(np.random.default_rng(0).normal(size=(40, 8)).astype(np.floa
 SHOWN = np.random.default_rng(1).normal(size=(50, 8)).astype(np.float32)
 
 
-def made(sizes: list[int], seed: int = 0) -> dict[str, Any]:
+def study(sizes: list[int], seed: int = 0) -> dict[str, Any]:
     torch.manual_seed(0)
     module = nn.Linear(8, 4).eval()
     validation = Split(SHOWN, predict.logits(module, SHOWN, []).argmax(axis=1))
@@ -44,7 +44,7 @@ def test_draws_are_of_the_seed_and_of_the_size() -> None:
 
 
 def test_each_size_has_its_row_and_what_the_split_cannot_give_is_named() -> None:
-    found = made([100, 30, 40, 2])
+    found = study([100, 30, 40, 2])
     assert [row["samples"] for row in found["sizes"]] == [2, 30]
     assert [row["shared_samples"] for row in found["sizes"]] == [0, 20]
     assert found["too_large"] == [40, 100] and found["calibration_split"] == 40
@@ -52,8 +52,8 @@ def test_each_size_has_its_row_and_what_the_split_cannot_give_is_named() -> None
         assert len(row["snr_db"]) == len(row["accuracy"]) == 2
         assert all(0 <= value <= 1 for value in (*row["accuracy"], row["disagreement"]))
     assert min(found["sizes"][1]["snr_db"]) > min(found["sizes"][0]["snr_db"])
-    assert made([2, 30]) == {**found, "too_large": []}
-    assert made([2], seed=1) != made([2])
+    assert study([2, 30]) == {**found, "too_large": []}
+    assert study([2], seed=1) != study([2])
 
 
 def test_networks_are_made_from_the_samples_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_networks_are_made_from_the_samples_drawn(monkeypatch: pytest.MonkeyPatc
         return module
 
     monkeypatch.setattr(studies, "quantize", recorded)
-    (row,) = made([8], seed=5)["sizes"]
+    (row,) = study([8], seed=5)["sizes"]
     assert [
         np.array_equal(x, CALIBRATION.x[chosen]) for x, chosen in zip(given, calibration_subsets(40, 8, 5), strict=True)
     ]
@@ -94,11 +94,11 @@ def row(samples: int, disagreement: float, shared: int = 0) -> dict[str, Any]:
     }
 
 
-def test_draws_that_share_samples_are_shown_and_not_judged(tmp_path: Path) -> None:
+def test_draws_that_share_samples_are_shown_but_not_evaluated(tmp_path: Path) -> None:
     rows = [row(8, 0.05), row(32, 0.02), row(150, 0.0, shared=100)]
     sealed: Artifact = Sealed(tmp_path, rows, 200, [])  # type: ignore[assignment]
-    said = quantization.calibration_sentence(sealed)
-    assert "That is more than 1 %." in said and "150" not in said
+    sentence = quantization.calibration_sentence(sealed)
+    assert "That is more than 1 %." in sentence and "150" not in sentence
     assert [row[-1] for row in quantization.calibration_table(sealed).rows] == [
         "",
         "",
@@ -112,7 +112,7 @@ BOTH = "quantize.calibration_samples (simulation) and convert.calibration_sample
 
 
 @pytest.mark.parametrize(
-    ("shares", "used", "said"),
+    ("shares", "used", "conclusion"),
     [
         ([0.05, 0.004, 0.002], 200, "From 32 samples on, it changes at most 1 %. The 200 samples of the simulation"),
         (
@@ -127,10 +127,12 @@ BOTH = "quantize.calibration_samples (simulation) and convert.calibration_sample
         ([], 200, "No draws can be compared"),
     ],
 )
-def test_the_conclusion_is_drawn_from_the_figures(shares: list[float], used: int, said: str, tmp_path: Path) -> None:
+def test_the_conclusion_is_drawn_from_the_figures(
+    shares: list[float], used: int, conclusion: str, tmp_path: Path
+) -> None:
     rows = [row(samples, share) for samples, share in zip((8, 32, 100), shares, strict=False)]
     sealed: Artifact = Sealed(tmp_path, rows, used, [])  # type: ignore[assignment]
-    assert said in quantization.calibration_sentence(sealed)
+    assert conclusion in quantization.calibration_sentence(sealed)
     assert len(quantization.calibration_table(sealed).rows) == max(1, len(rows))
     left_out: Artifact = Sealed(tmp_path, rows, used, [500])  # type: ignore[assignment]
     assert quantization.calibration_sentence(left_out).endswith(

@@ -17,7 +17,9 @@ def answers(right: int) -> np.ndarray:
     return np.arange(SAMPLES) < right
 
 
-def made(ptq: int, qat: int, allowed_pp: float = 1.0, confidence: float = 0.95, floating: int = 960) -> Decision:
+def decide_counts(
+    ptq: int, qat: int, allowed_pp: float = 1.0, confidence: float = 0.95, floating: int = 960
+) -> Decision:
     right = {"baseline": BASELINE, "float": floating, "ptq": ptq, "qat": qat}
     budget = Budget(accuracy_drop_pp=allowed_pp, accuracy_confidence=confidence)
     return decide({name: answers(count) for name, count in right.items()}, budget)
@@ -36,7 +38,7 @@ def made(ptq: int, qat: int, allowed_pp: float = 1.0, confidence: float = 0.95, 
     ],
 )
 def test_decide(ptq: int, qat: int, method: str, inside: bool) -> None:
-    decision = made(ptq, qat)
+    decision = decide_counts(ptq, qat)
     assert (decision.method, decision.inside_budget) == (method, inside)
     assert bool(getattr(decision, f"against_{method}")) is not inside
 
@@ -92,20 +94,20 @@ def test_layers_are_kept_only_where_that_is_needed_and_may_help(
 
 
 def test_the_confidence_decides_how_much_may_be_lost() -> None:
-    assert made(943, 950, confidence=0.8).method == "ptq"
-    assert made(943, 950, confidence=0.99).method == "qat"
+    assert decide_counts(943, 950, confidence=0.8).method == "ptq"
+    assert decide_counts(943, 950, confidence=0.99).method == "qat"
 
 
 def test_drops_are_below_the_baseline_not_below_the_float_network() -> None:
-    decision = made(920, 970, allowed_pp=2.0, floating=990)
+    decision = decide_counts(920, 970, allowed_pp=2.0, floating=990)
     assert (decision.ptq_drop.drop_pp, decision.qat_drop.drop_pp, decision.float_drop.drop_pp) == (3.0, -2.0, -4.0)
     assert (decision.ptq_drop.lost, decision.ptq_drop.gained) == (30, 0)
     assert (decision.qat_drop.lost, decision.qat_drop.gained) == (0, 20)
     assert (decision.ptq_accuracy, decision.qat_accuracy, decision.float_accuracy) == (0.92, 0.97, 0.99)
 
 
-def test_what_quantizing_alone_costs_is_told_below_the_float_network() -> None:
-    decision = made(920, 970, allowed_pp=2.0, floating=960)
+def test_the_cost_of_quantizing_alone_is_stated_against_the_float_network() -> None:
+    decision = decide_counts(920, 970, allowed_pp=2.0, floating=960)
     below_float = decision.ptq_below_float, decision.qat_below_float
     assert [drop.drop_pp for drop in below_float] == [4.0, -1.0]
     assert [(drop.lost, drop.gained) for drop in below_float] == [(40, 0), (0, 10)]
@@ -122,7 +124,7 @@ def test_pairs_count_not_only_accuracies() -> None:
 
 
 def test_what_is_refused_says_drop_bound_confidence_and_samples() -> None:
-    decision = made(920, 970, allowed_pp=2.0)
+    decision = decide_counts(920, 970, allowed_pp=2.0)
     bound_pp = decision.ptq_drop.bound_pp
     assert (
         decision.against_ptq
@@ -131,7 +133,7 @@ def test_what_is_refused_says_drop_bound_confidence_and_samples() -> None:
     assert decision.reason.startswith(
         f"PTQ: {decision.against_ptq}; QAT is 2.00 pp above the baseline, its drop at most -"
     )
-    neither = made(900, 930)
+    neither = decide_counts(900, 930)
     assert neither.reason.startswith("none is inside the 1 pp allowed; PTQ: accuracy drop 5.00 pp may be ")
     assert neither.against_qat.startswith("accuracy drop 2.00 pp may be ")
-    assert made(950, 960).against_qat == "not needed: PTQ is inside the budget"
+    assert decide_counts(950, 960).against_qat == "not needed: PTQ is inside the budget"

@@ -15,21 +15,21 @@ from edgekit.report.sections import quantization
 from edgekit.stages.quantize import ptq
 from edgekit.stages.quantize.studies import LEVELS_PER_BIN, MAX_BINS_OUTSIDE, histograms
 
-from .conftest import RUINED, Walk
+from .conftest import RUINED, PrunedRun
 from .test_calibration import row as study_row
 
 Row = dict[str, Any]
 
 
-def counted(walk: Walk, worst_first: list[str], samples: int = 30) -> list[Row]:
-    module, spec = store.load(walk.source.path / "model")
-    quantized = ptq.quantize(module, ptq.calibration_inputs(walk.data.calibration.x, spec.preprocess, samples))
-    return histograms(module, quantized, walk.data.validation.x, spec.preprocess, worst_first)
+def counted(pruned_run: PrunedRun, worst_first: list[str], samples: int = 30) -> list[Row]:
+    module, spec = store.load(pruned_run.source.path / "model")
+    quantized = ptq.quantize(module, ptq.calibration_inputs(pruned_run.data.calibration.x, spec.preprocess, samples))
+    return histograms(module, quantized, pruned_run.data.validation.x, spec.preprocess, worst_first)
 
 
 @pytest.fixture(scope="module")
-def rows(walk: Walk) -> list[Row]:
-    return counted(walk, ["1.1.0", "0.0", "2.1.0"])
+def rows(pruned_run: PrunedRun) -> list[Row]:
+    return counted(pruned_run, ["1.1.0", "0.0", "2.1.0"])
 
 
 def test_the_worst_and_the_best_layer_each_have_weights_and_inputs(rows: list[Row]) -> None:
@@ -41,8 +41,8 @@ def test_the_worst_and_the_best_layer_each_have_weights_and_inputs(rows: list[Ro
     ]
 
 
-def test_every_value_is_counted_once_on_either_side(rows: list[Row], walk: Walk) -> None:
-    module, _ = store.load(walk.source.path / "model")
+def test_every_value_is_counted_once_on_either_side(rows: list[Row], pruned_run: PrunedRun) -> None:
+    module, _ = store.load(pruned_run.source.path / "model")
     weights = {name: module.get_submodule(name).weight.numel() for name in ("1.1.0", "2.1.0")}  # type: ignore[union-attr,operator]
     for row in rows:
         assert sum(row["float"]) == sum(row["int8"])
@@ -63,9 +63,9 @@ def test_int8_lies_inside_its_range_and_bins_hold_whole_levels(rows: list[Row]) 
             assert width == LEVELS_PER_BIN and (low, high) in ((-127.0, 127.0), (0.0, 255.0))
 
 
-def test_what_is_clipped_lies_outside_before_and_at_the_end_afterwards(walk: Walk) -> None:
+def test_what_is_clipped_lies_outside_before_and_at_the_end_afterwards(pruned_run: PrunedRun) -> None:
     """One calibration sample sets ranges that most others leave."""
-    row = counted(walk, ["1.1.0"], samples=1)[1]
+    row = counted(pruned_run, ["1.1.0"], samples=1)[1]
     assert row["clipped"] > 0
     outside = [a >= row["range"][1] for a in row["edges"][:-1]]
     assert sum(itertools.compress(row["float"], outside)) > 0
@@ -73,15 +73,15 @@ def test_what_is_clipped_lies_outside_before_and_at_the_end_afterwards(walk: Wal
     assert len(row["float"]) <= 64 + 1 + 2 * MAX_BINS_OUTSIDE
 
 
-def test_a_spoilt_layer_shows_how_few_levels_its_values_get(walk: Walk, spoilt: Walk) -> None:
-    whole, ruined = (counted(each, [RUINED])[1] for each in (walk, spoilt))
+def test_a_spoilt_layer_shows_how_few_levels_its_values_get(pruned_run: PrunedRun, spoilt: PrunedRun) -> None:
+    whole, ruined = (counted(each, [RUINED])[1] for each in (pruned_run, spoilt))
     assert ruined["unit"] == whole["unit"] == "value"
     low_bins = [row["float"][0] / sum(row["float"]) for row in (whole, ruined)]
     assert low_bins[1] > 0.9 > low_bins[0]
 
 
-def test_the_same_counts_every_time(rows: list[Row], walk: Walk) -> None:
-    assert counted(walk, ["1.1.0", "0.0", "2.1.0"]) == rows
+def test_the_same_counts_every_time(rows: list[Row], pruned_run: PrunedRun) -> None:
+    assert counted(pruned_run, ["1.1.0", "0.0", "2.1.0"]) == rows
 
 
 def test_one_layer_is_both_the_worst_and_the_best() -> None:

@@ -21,32 +21,32 @@ from edgekit.stages.quantize.ptq import operation_names, quantized_layers
 from edgekit.stages.quantize.studies import sensitivity
 from edgekit.targets.jobs import MINMAX, Quantization
 
-from .conftest import RUINED, Walk, config
+from .conftest import RUINED, PrunedRun, config
 
 Right = Callable[[nn.Module], np.ndarray]
 BUDGET = Budget(accuracy_drop_pp=3.0)
 
 
 @pytest.fixture(scope="module")
-def inputs(spoilt: Walk) -> list[torch.Tensor]:
+def inputs(spoilt: PrunedRun) -> list[torch.Tensor]:
     steps = store.read_spec(spoilt.source.path / "model").preprocess
     return ptq.calibration_inputs(spoilt.data.calibration.x, steps, 20)
 
 
 @pytest.fixture(scope="module")
-def module(spoilt: Walk) -> nn.Module:
+def module(spoilt: PrunedRun) -> nn.Module:
     return store.load(spoilt.source.path / "model")[0]
 
 
 @pytest.fixture(scope="module")
-def by_mixed(spoilt: Walk, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+def by_mixed(spoilt: PrunedRun, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     """Fine-tuning at a rate of next to nothing repairs nothing, so a layer has to stay in float."""
     options = config(epochs=1, learning_rate=1e-7, calibration_samples=30, recipes=["minmax"])
     return run(spoilt.source, spoilt.data, options, tmp_path_factory.mktemp("mixed") / "quantize")
 
 
 def test_the_layer_that_int8_ruins_is_the_only_one_kept(
-    module: nn.Module, inputs: list[torch.Tensor], spoilt: Walk, right: Right
+    module: nn.Module, inputs: list[torch.Tensor], spoilt: PrunedRun, right: Right
 ) -> None:
     whole = ptq.quantize(module, inputs)
     split, steps = spoilt.data.validation, store.read_spec(spoilt.source.path / "model").preprocess
@@ -125,7 +125,7 @@ def decision(result: Artifact) -> dict[str, Any]:
     return found
 
 
-def test_the_stage_hands_on_what_the_converters_are_to_keep(by_mixed: Artifact, spoilt: Walk) -> None:
+def test_the_stage_hands_on_what_the_converters_are_to_keep(by_mixed: Artifact, spoilt: PrunedRun) -> None:
     made = decision(by_mixed)
     assert (made["method"], made["inside_budget"]) == ("mixed", True)
     assert made["quantization"] == {"ranges": "minmax", "bias_correction": False, "keep_float": [RUINED]}
@@ -141,7 +141,7 @@ def test_the_saved_network_has_the_accuracy_it_was_chosen_for(by_mixed: Artifact
     assert float(np.mean(right(rebuilt))) == decision(by_mixed)["mixed_accuracy"]
 
 
-def test_no_layer_is_kept_where_none_may_be(spoilt: Walk, tmp_path: Path) -> None:
+def test_no_layer_is_kept_where_none_may_be(spoilt: PrunedRun, tmp_path: Path) -> None:
     options = config(epochs=1, learning_rate=1e-7, calibration_samples=10, recipes=["minmax"], max_float_layers=0)
     made = decision(run(spoilt.source, spoilt.data, options, tmp_path / "quantize"))
     assert made["method"] != "mixed" and made["mixed"] == [] and made["mixed_drop"] is None

@@ -47,7 +47,7 @@ def test_every_option_has_its_recipe_and_no_two_are_the_same() -> None:
     assert len(set(RECIPES.values())) == len(RECIPES) == 4
 
 
-def test_a_recipe_that_is_surely_better_takes_the_place_of_the_first(
+def test_a_recipe_that_is_significantly_better_takes_the_place_of_the_first(
     module: nn.Module, inputs: list[torch.Tensor]
 ) -> None:
     made, rows = compare_recipes(module, inputs, ["minmax", "percentile"], answering(300, 380), TRUTH, BUDGET)
@@ -71,18 +71,18 @@ def test_the_first_stays_where_another_may_be_no_better(
     )
 
 
-def test_of_several_challengers_each_must_be_surer(module: nn.Module, inputs: list[torch.Tensor]) -> None:
+def test_of_several_challengers_each_must_be_more_significant(module: nn.Module, inputs: list[torch.Tensor]) -> None:
     """Three more answered rightly are significantly better at 95 %, at 98.33 % for each of three they are not."""
     pair, _ = compare_recipes(module, inputs, ["minmax", "percentile"], answering(380, 383), TRUTH, BUDGET)
     assert pair.recipe == "percentile"
     made, rows = compare_recipes(module, inputs, list(RECIPES), answering(380, 383, 380, 380), TRUTH, BUDGET)
     assert made.recipe == "minmax"
     assert rows[1]["below_first"]["confidence"] == pytest.approx(1 - 0.05 / 3)
-    assert rows[1]["confidence"] == 0.95  # below the baseline each is judged by itself
+    assert rows[1]["confidence"] == 0.95  # below the baseline, each is tested by itself
     assert "at 98.33 % confidence at most" in rows[1]["reason"]
 
 
-def test_of_two_that_are_surely_better_the_surer_is_kept() -> None:
+def test_of_two_that_are_significantly_better_the_more_significant_is_kept() -> None:
     drops = {
         "a": drop_of_counts(0, 20, 400, 0.95),
         "b": drop_of_counts(0, 40, 400, 0.95),
@@ -171,16 +171,16 @@ def test_progress_names_the_best_recipe_so_far(
     file = tmp_path / "progress"
     file.touch()
     monkeypatch.setenv(progress.FILE, str(file))
-    said: list[str] = []
+    states: list[str] = []
     right = answering(380, 300, 383)
 
     def watched(network: nn.Module) -> np.ndarray:
-        said.append(str(progress.read_state(file)).split(" · about")[0])
+        states.append(str(progress.read_state(file)).split(" · about")[0])
         return right(network)
 
     compare_recipes(module, inputs, ["minmax", "percentile", "minmax_bias"], watched, TRUTH, BUDGET)
-    assert said[0] == "quantizing with minmax · recipe 1 of 3"
-    assert said[1:] == [
+    assert states[0] == "quantizing with minmax · recipe 1 of 3"
+    assert states[1:] == [
         "quantizing with percentile · recipe 2 of 3 · best minmax, 95.00%",
         "quantizing with minmax_bias · recipe 3 of 3 · best minmax, 95.00%",
     ]  # fmt: skip

@@ -15,17 +15,17 @@ from edgekit.stages.quantize import ptq
 from edgekit.stages.quantize.ptq import quantized_layers
 from edgekit.stages.quantize.studies import sensitivity, snr_db
 
-from .conftest import Walk
+from .conftest import PrunedRun
 
 
-def test_every_layer_with_weights_has_its_row_and_the_worst_comes_first(walk: Walk) -> None:
-    module, spec = store.load(walk.source.path / "model")
+def test_every_layer_with_weights_has_its_row_and_the_worst_comes_first(pruned_run: PrunedRun) -> None:
+    module, spec = store.load(pruned_run.source.path / "model")
     with torch.no_grad():
         # one outlier in each filter: its scale leaves the other weights a handful of levels
         module[1][1][0].weight[:, 0] = 40 * module[1][1][0].weight.abs().max()
-    quantized = ptq.quantize(module, ptq.calibration_inputs(walk.data.calibration.x, spec.preprocess, 50))
+    quantized = ptq.quantize(module, ptq.calibration_inputs(pruned_run.data.calibration.x, spec.preprocess, 50))
     before = {name: value.clone() for name, value in quantized.state_dict().items()}
-    validation = walk.data.validation
+    validation = pruned_run.data.validation
     table = sensitivity(module, quantized, validation, spec.preprocess, 100)
     weighted = {name for name, part in module.named_modules() if isinstance(part, (nn.Conv2d, nn.Linear))}
     assert {row["layer"] for row in table["layers"]} == weighted
@@ -35,14 +35,14 @@ def test_every_layer_with_weights_has_its_row_and_the_worst_comes_first(walk: Wa
     assert all(value.equal(before[name]) for name, value in quantized.state_dict().items())
 
 
-def test_the_broken_layer_tops_the_table(walk: Walk) -> None:
-    module, spec = store.load(walk.source.path / "model")
-    inputs = ptq.calibration_inputs(walk.data.calibration.x, spec.preprocess, 50)
+def test_the_broken_layer_tops_the_table(pruned_run: PrunedRun) -> None:
+    module, spec = store.load(pruned_run.source.path / "model")
+    inputs = ptq.calibration_inputs(pruned_run.data.calibration.x, spec.preprocess, 50)
     quantized = ptq.quantize(module, inputs)
     broken = quantized.get_submodule("__nncf_hooks.pre_hooks.network/1/1/0/conv2d/0__1.0")
     with torch.no_grad():
         broken._scale_param_storage.mul_(100)  # a weight range far too wide: few levels are left
-    validation = walk.data.validation
+    validation = pruned_run.data.validation
     table = sensitivity(module, quantized, validation, spec.preprocess, 200)
     worst, second = table["layers"][:2]
     assert worst["layer"] == "1.1.0" and worst["snr_db"] < second["snr_db"] - 10
@@ -99,7 +99,7 @@ def test_snr_db() -> None:
 
 
 def test_rare_anomalies_are_never_left_out() -> None:
-    """Evenly over the split, ten samples of six hundred would miss the only one, and nothing could be judged."""
+    """Evenly over the split, ten samples of six hundred would miss the only one, and nothing could be measured."""
     random = np.random.default_rng(0)
     x = random.standard_normal((600, 6)).astype(np.float32)
     x[1] += 5

@@ -10,10 +10,10 @@ from edgekit.training.augmentations.erase import MAX_ASPECT_RATIO, Options, appl
 FLAT = np.full((300, 20, 24, 3), 7, dtype=np.uint8)
 
 
-def boxes(found: np.ndarray, before: np.ndarray) -> list[tuple[int, int]]:
+def boxes(after: np.ndarray, before: np.ndarray) -> list[tuple[int, int]]:
     """(height, width) of what changed, of each image that did."""
     sizes = []
-    for one, other in zip(found, before, strict=True):
+    for one, other in zip(after, before, strict=True):
         changed = (one != other).any(axis=2)
         if changed.any():
             rows, columns = np.flatnonzero(changed.any(axis=1)), np.flatnonzero(changed.any(axis=0))

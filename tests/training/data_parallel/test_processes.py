@@ -121,10 +121,10 @@ def test_a_killed_process_ends_the_training_in_words_and_the_next_one_goes_on(ve
 
     with use_processes(3), pytest.raises(StageError) as caught:
         trained(perceptron(), vectors, 4, chosen=options(4), resume=place, on_epoch=kill)
-    said = str(caught.value)
-    assert caught.value.exit_code == 6 and "\n" not in said
-    assert said.startswith(("training process 2 of 3 was killed (SIGKILL)", "training process 3 of 3 was killed"))
-    assert said.endswith("finished epochs are saved; run the stage again to continue the training")
+    message = str(caught.value)
+    assert caught.value.exit_code == 6 and "\n" not in message
+    assert message.startswith(("training process 2 of 3 was killed (SIGKILL)", "training process 3 of 3 was killed"))
+    assert message.endswith("finished epochs are saved; run the stage again to continue the training")
     assert len(killed) == 2 and gone(killed)
     again = perceptron(seed=9)
     with use_processes(2):
@@ -172,12 +172,12 @@ def test_a_network_that_cannot_be_sent_is_trained_by_one_process(where, vectors,
         torch.manual_seed(0)
         return kind(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
 
-    alone, asked = make(), make()
+    alone, parallel = make(), make()
     trained(alone, vectors, 2)
     with use_processes(2):
-        trained(asked, vectors, 2)
+        trained(parallel, vectors, 2)
     assert "one process trains all 2 shards, because the network cannot be sent to others" in capsys.readouterr().out
-    assert same(alone, asked)
+    assert same(alone, parallel)
 
 
 def test_a_quantized_network_is_sent_and_tuned_to_the_same_bits(images) -> None:
@@ -207,7 +207,7 @@ class Faulty(nn.Sequential):
         return found
 
 
-def test_an_error_in_another_process_is_told_in_its_words(vectors) -> None:
+def test_an_error_in_another_process_is_reported_in_its_words(vectors) -> None:
     with (
         use_processes(2),
         pytest.raises(StageError, match=r"^training process 2 of 2: ValueError: not in this process \(te"),

@@ -86,8 +86,8 @@ def test_the_labels_logit_does_not_reach_the_others_part() -> None:
 
 def test_logits_beyond_any_mask_are_exact() -> None:
     """A teacher so sure of the label that a mask of -1000 would not hide it: the others still rank as they did."""
-    sure = logits(1)
-    sure[np.arange(7), LABELS] = 1e5
+    confident = logits(1)
+    confident[np.arange(7), LABELS] = 1e5
     nckd = np.mean([parts(s, t, label, 4.0)[1] for s, t, label in zip(logits(0), logits(1), LABELS, strict=True)])
-    got = compute(logits(0), sure, alpha=0.0, beta=1.0) - cross_entropy(logits(0), LABELS)
+    got = compute(logits(0), confident, alpha=0.0, beta=1.0) - cross_entropy(logits(0), LABELS)
     assert got == pytest.approx(16 * nckd, rel=1e-9)

@@ -49,7 +49,7 @@ def test_of_several_labels_it_is_that_of_each() -> None:
     assert torch.allclose(found(X).sigmoid(), expected, atol=1e-6)
 
 
-def test_answers_that_are_sure_stay_finite() -> None:
+def test_confident_answers_stay_finite() -> None:
     for task in ("classification", "multi_label"):
         found = together("probabilities", task=task)
         with torch.no_grad():

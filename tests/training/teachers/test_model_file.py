@@ -32,12 +32,12 @@ def ask(path: Path, x: np.ndarray, *, preprocess: Any = (), classes: int = CLASS
     return found
 
 
-def refused(path: Path, x: np.ndarray, kind: type[EdgekitError] = ModelError, **more: Any) -> str:
+def error_message(path: Path, x: np.ndarray, kind: type[EdgekitError] = ModelError, **more: Any) -> str:
     with pytest.raises(kind) as caught:
         ask(path, x, **more)
-    said = str(caught.value)
-    assert said.startswith(f"{path}: ") and "\n" not in said and "Traceback" not in said
-    return said
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ") and "\n" not in message and "Traceback" not in message
+    return message
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_an_input_of_bytes_takes_the_samples_as_they_are(tmp_path: Path) -> None
     images = tiny.samples(5)
     flat = images.reshape(5, -1).astype(np.float32)
     assert np.allclose(ask(model, images), flat @ weights(64), rtol=1e-4, atol=1e-2)
-    assert "leave out the steps that scale" in refused(model, images, preprocess=SCALE)
+    assert "leave out the steps that scale" in error_message(model, images, preprocess=SCALE)
 
 
 def test_grey_pictures_fit_a_flat_input(tmp_path: Path) -> None:
@@ -108,14 +108,14 @@ def test_grey_pictures_fit_a_flat_input(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "said"),
+    ("shape", "message"),
     [
         (["n", 64], r"takes \[64\], but the samples are \[8, 8, 1\]: as a baseline .* begin with a reshape"),
         (["n", "h", 8, 1], r"takes \[\?, \?, 8, 1\], in which more than the batch is open; export it for \[8, 8, 1\]"),
         ([8, 64], "takes 8 samples at a time, but a device has one; export it for a batch of 1 or of any size"),
     ],
 )
-def test_a_baseline_must_be_one_that_can_be_converted(shape: list[Any], said: str, tmp_path: Path) -> None:
+def test_a_baseline_must_be_one_that_can_be_converted(shape: list[Any], message: str, tmp_path: Path) -> None:
     """A teacher may take such samples; it is only asked."""
     made = dense(tmp_path / "net.onnx", [shape[0], 64])
     if len(shape) > 2:
@@ -124,7 +124,7 @@ def test_a_baseline_must_be_one_that_can_be_converted(shape: list[Any], said: st
         model = onnx.load(made)
         model.graph.input[0].CopyFrom(onnx.helper.make_tensor_value_info("input", onnx.TensorProto.FLOAT, shape))
         onnx.save(model, made)
-    with pytest.raises(ModelError, match=said):
+    with pytest.raises(ModelError, match=message):
         logits_and_facts(open_file(made), tiny.samples(5), classes=CLASSES, timeout_s=LIMIT_S)
 
 
@@ -198,7 +198,7 @@ def test_the_digest_is_that_of_every_file(tmp_path: Path, onnx_file: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (None, "no such file; a model file is a .pt2, .keras"),
         ("folder", "a folder; a model file is a .pt2, .keras"),
@@ -211,7 +211,7 @@ def test_the_digest_is_that_of_every_file(tmp_path: Path, onnx_file: Path) -> No
         (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
     ],
 )
-def test_what_is_no_model_is_told_by_its_looks(tmp_path: Path, data: Any, said: str) -> None:
+def test_the_error_for_a_file_that_is_no_model_says_what_it_looks_like(tmp_path: Path, data: Any, message: str) -> None:
     path = tmp_path / "model.onnx"
     if data == "folder":
         path.mkdir()
@@ -219,26 +219,28 @@ def test_what_is_no_model_is_told_by_its_looks(tmp_path: Path, data: Any, said: 
         path.write_bytes(data)
     with pytest.raises(ModelError) as caught:
         open_file(path)
-    assert str(caught.value).startswith(f"{path}: ") and said in str(caught.value)
+    assert str(caught.value).startswith(f"{path}: ") and message in str(caught.value)
 
 
 def test_steps_that_are_none_or_do_not_fit(onnx_file: Path) -> None:
     with pytest.raises(ConfigError, match='shapes.onnx: preprocess.0.: unknown step .*did you mean "scale"'):
         open_file(onnx_file, [{"step": "scal", "factor": 2}])
-    said = refused(onnx_file, VECTORS, ConfigError, preprocess=[{"step": "resize", "height": 8, "width": 8}])
-    assert "works on images" in said
+    message = error_message(onnx_file, VECTORS, ConfigError, preprocess=[{"step": "resize", "height": 8, "width": 8}])
+    assert "works on images" in message
 
 
 def test_models_that_do_not_fit_the_samples(tmp_path: Path, onnx_file: Path) -> None:
-    said = refused(onnx_file, np.zeros((2, 9, 8, 1), np.uint8))
-    assert "takes [1, 1, 8, 8], but the samples are [9, 8, 1]" in said and "resize" in said
-    assert "gives [3] for each sample; the data have 10 classes" in refused(onnx_file, tiny.samples(2), classes=10)
+    message = error_message(onnx_file, np.zeros((2, 9, 8, 1), np.uint8))
+    assert "takes [1, 1, 8, 8], but the samples are [9, 8, 1]" in message and "resize" in message
+    assert "gives [3] for each sample; the data have 10 classes" in error_message(
+        onnx_file, tiny.samples(2), classes=10
+    )
 
 
 def test_a_model_that_gives_nan_names_the_sample(tmp_path: Path) -> None:
     x = np.zeros((70, 4), np.float32)
     x[41] = -weights(4)[:, 0]
-    assert "gave nan for sample 41; " in refused(dense(tmp_path / "nan.onnx", ["n", 4], "Sqrt"), x)
+    assert "gave nan for sample 41; " in error_message(dense(tmp_path / "nan.onnx", ["n", 4], "Sqrt"), x)
 
 
 def test_models_that_cannot_be_opened(tmp_path: Path, onnx_file: Path) -> None:
@@ -246,12 +248,12 @@ def test_models_that_cannot_be_opened(tmp_path: Path, onnx_file: Path) -> None:
 
     cut = tmp_path / "cut.onnx"
     cut.write_bytes(onnx_file.read_bytes()[:200])
-    assert "cannot be opened: " in refused(cut, tiny.samples(2))
-    assert "Frobnicate" in refused(dense(tmp_path / "unknown.onnx", ["n", 4], "Frobnicate"), VECTORS)
+    assert "cannot be opened: " in error_message(cut, tiny.samples(2))
+    assert "Frobnicate" in error_message(dense(tmp_path / "unknown.onnx", ["n", 4], "Frobnicate"), VECTORS)
     model = onnx.load(onnx_file)
     model.graph.output.append(onnx.helper.make_tensor_value_info("mean", onnx.TensorProto.FLOAT, [1, 4]))
     onnx.save(model, tmp_path / "two.onnx")
-    assert "has 2 outputs; a model file must have one" in refused(tmp_path / "two.onnx", tiny.samples(2))
+    assert "has 2 outputs; a model file must have one" in error_message(tmp_path / "two.onnx", tiny.samples(2))
 
 
 def test_weights_in_a_file_beside_it(tmp_path: Path, onnx_file: Path) -> None:
@@ -268,17 +270,19 @@ def test_weights_in_a_file_beside_it(tmp_path: Path, onnx_file: Path) -> None:
     weights_.write_bytes(weights_.read_bytes()[:-4] + bytes(4))
     assert open_file(path).sha256 != before
     weights_.write_bytes(bytes(8))
-    assert "cannot be opened: " in refused(path, images)
+    assert "cannot be opened: " in error_message(path, images)
     weights_.unlink()
-    assert "its weights are missing; put two.onnx.data beside it" in refused(path, images)
+    assert "its weights are missing; put two.onnx.data beside it" in error_message(path, images)
     save("elsewhere.bin")
     weights_.write_bytes(bytes(8))
-    assert "in other files than two.onnx.data; convert it to one file" in refused(path, images)
+    assert "in other files than two.onnx.data; convert it to one file" in error_message(path, images)
 
 
 def test_a_crash_is_named_by_its_signal(tmp_path: Path) -> None:
     (tmp_path / "crashing.tflite").write_bytes(tflite(claimed_side=4096))
-    assert "crashed its interpreter (SIGSEGV)" in refused(tmp_path / "crashing.tflite", tiny.samples(2), classes=64)
+    assert "crashed its interpreter (SIGSEGV)" in error_message(
+        tmp_path / "crashing.tflite", tiny.samples(2), classes=64
+    )
 
 
 def test_a_hang_ends_at_the_limit(tmp_path: Path) -> None:
@@ -325,11 +329,11 @@ def test_nothing_is_left_behind(tmp_path: Path, onnx_file: Path, monkeypatch: py
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
     ask(onnx_file, tiny.samples(2))
-    refused(onnx_file, tiny.samples(2), classes=7)
+    error_message(onnx_file, tiny.samples(2), classes=7)
     assert not list(scratch.iterdir())
     shutil.rmtree(scratch)
     scratch.write_text("in the way")
-    assert "cannot copy 2 samples to" in refused(onnx_file, tiny.samples(2), ResourceError)
+    assert "cannot copy 2 samples to" in error_message(onnx_file, tiny.samples(2), ResourceError)
 
 
 def test_a_file_that_changes_under_way(onnx_file: Path) -> None:

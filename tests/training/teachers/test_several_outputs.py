@@ -1,4 +1,4 @@
-"""Files of detectors and segmenters asked for their answers: kinds, order of outputs, what is refused."""
+"""The answers of files of detectors and segmenters: kinds, order of outputs, what is refused."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_grid_has_its_classes_in_front(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "task", "classes", "told"),
+    ("options", "task", "classes", "message"),
     [
         (
             {"end": "Sigmoid"},
@@ -122,9 +122,9 @@ def test_a_grid_has_its_classes_in_front(kind: str, tmp_path: Path) -> None:
     ],
 )
 def test_files_of_another_kind_are_one_line(
-    made: dict[str, Any], task: Task, classes: int, told: str, tmp_path: Path
+    options: dict[str, Any], task: Task, classes: int, message: str, tmp_path: Path
 ) -> None:
-    path = models.onnx(tmp_path / "two.onnx", **made)
+    path = models.onnx(tmp_path / "two.onnx", **options)
     with pytest.raises(ModelError) as caught:
         answers(path, models.images(), task, classes)
-    assert told in str(caught.value) and str(caught.value).startswith(f"{path}: ") and "\n" not in str(caught.value)
+    assert message in str(caught.value) and str(caught.value).startswith(f"{path}: ") and "\n" not in str(caught.value)

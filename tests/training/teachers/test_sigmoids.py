@@ -1,4 +1,4 @@
-"""A file that ends in a sigmoid for each class: told in every kind, and its logits keep its own answers."""
+"""A file that ends in a sigmoid for each class: recognised in every format, and its logits keep its own answers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ FEATURES = 512
 """So many weights that TensorFlow's converter finds them worth eight bits."""
 RANDOM = np.random.default_rng(7)
 VECTORS = RANDOM.normal(0, 0.1, (48, FEATURES)).astype(np.float32)
-DOUBTFUL = (VECTORS + np.linalg.lstsq(weights(FEATURES).T, np.full(CLASSES, -13.0), rcond=None)[0]).astype(np.float32)
+UNCERTAIN = (VECTORS + np.linalg.lstsq(weights(FEATURES).T, np.full(CLASSES, -13.0), rcond=None)[0]).astype(np.float32)
 """Samples that no class is likely for: every sigmoid is far below half a step of eight bits."""
 INT8 = {"onnx-int8": "onnx", "tflite-int8": "tflite"}
 """Weights in eight bits, floats at both ends."""
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A file of each kind: a sample times `weights`, and a sigmoid."""
     import torch
     from onnxruntime.quantization import quantize_dynamic
@@ -60,19 +60,19 @@ def ask(path: Path, x: np.ndarray) -> tuple[np.ndarray, dict[str, object]]:
 
 
 @pytest.mark.parametrize("kind", TITLES)
-def test_every_kind_of_file_teaches_by_the_logits_before_its_sigmoids(kind: str, made: dict[str, Path]) -> None:
-    found, facts = ask(made[kind], VECTORS)
+def test_every_kind_of_file_teaches_by_the_logits_before_its_sigmoids(kind: str, files: dict[str, Path]) -> None:
+    found, facts = ask(files[kind], VECTORS)
     assert (facts["sigmoids"], facts["probabilities"]) == (True, False)
     assert np.allclose(found, VECTORS @ weights(FEATURES), atol=0.02)
 
 
 @pytest.mark.parametrize("name", [*TITLES, *INT8])
-def test_uncertain_answers_stay_those_of_the_file(name: str, made: dict[str, Path]) -> None:
+def test_uncertain_answers_stay_those_of_the_file(name: str, files: dict[str, Path]) -> None:
     """Also of one whose weights have eight bits, for its sigmoids are floats."""
     kind = INT8.get(name, name)
-    said = module(kind).open(made[name], 1).for_shape((1, FEATURES))
-    own = np.concatenate([np.asarray(said(sample[None])).reshape(1, CLASSES) for sample in DOUBTFUL])
-    found, facts = ask(made[name], DOUBTFUL)
+    run = module(kind).open(files[name], 1).for_shape((1, FEATURES))
+    own = np.concatenate([np.asarray(run(sample[None])).reshape(1, CLASSES) for sample in UNCERTAIN])
+    found, facts = ask(files[name], UNCERTAIN)
     assert facts["sigmoids"] and facts["integers"] == (name in INT8)
     assert 0 < own.max() < 1 / 510 and len(np.unique(own.argmax(axis=1))) == CLASSES
     assert np.array_equal(found.argmax(axis=1), own.argmax(axis=1))

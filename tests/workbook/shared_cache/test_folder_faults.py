@@ -113,7 +113,7 @@ def test_a_folder_that_hangs_holds_nobody_up(tmp_path: Path, monkeypatch: pytest
     ]
 
 
-def test_a_place_that_is_no_folder_is_said(tmp_path: Path) -> None:
+def test_a_cache_that_is_no_folder_is_reported(tmp_path: Path) -> None:
     artifact = seal(tmp_path / "a")
     (tmp_path / "cache").write_text("a file")
     cache, lines = opened(tmp_path / "cache")

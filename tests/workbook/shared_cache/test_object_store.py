@@ -132,7 +132,7 @@ def test_a_store_that_is_not_there_is_asked_once(
 
 
 @pytest.mark.processes
-def test_a_bucket_that_is_not_there_is_said(
+def test_a_missing_bucket_is_reported(
     server: int, connect: Callable[[int], None], artifact: Artifact, tmp_path: Path
 ) -> None:
     connect(server)

@@ -101,7 +101,7 @@ def test_a_page_that_was_harmed_in_the_cache_is_drawn(finished: Path, tmp_path: 
     assert (finished / "tiny" / "report.html").read_bytes() == page
 
 
-def test_a_bad_url_is_told_before_anything_runs(tmp_path: Path) -> None:
+def test_a_bad_url_is_reported_before_anything_runs(tmp_path: Path) -> None:
     done = run_edgekit("run", str(TINY), "--out", str(tmp_path), "--cache", "ftp://somewhere/x")
     assert done.returncode == 2
     assert done.stderr.startswith("edgekit: cache 'ftp://somewhere/x': write s3://BUCKET/PREFIX")

@@ -20,7 +20,7 @@ from tests.conftest import ROOT
 from tests.workbook.workers.cluster import Cluster, cluster
 
 pytestmark = pytest.mark.processes
-DEEDS = "tests.workbook.workers.deeds"
+FUNCTIONS = "tests.workbook.workers.job_functions"
 LIAR = """
 from edgekit.workbook.workers import dask_job
 from edgekit.workbook.workers.job_process import run_in_process
@@ -49,7 +49,7 @@ cpu.name = lambda: "another processor"
 
 
 def job(function: str, called: str = "", **arguments: Any) -> Job:
-    return Job(called or function, f"{DEEDS}:{function}", arguments)
+    return Job(called or function, f"{FUNCTIONS}:{function}", arguments)
 
 
 @pytest.fixture
@@ -103,8 +103,8 @@ def test_what_a_killed_worker_did_ends_with_it(two: Cluster, tmp_path: Path) -> 
     code = (
         "import sys; from edgekit.workbook.workers import Job, open_pool\n"
         "with open_pool(on=sys.argv[1]) as pool:\n"
-        "    pool.run([Job(n, 'tests.workbook.workers.deeds:note', {'folder': sys.argv[2], 'name': n, 'seconds': 600})"
-        " for n in 'ab'])"
+        "    pool.run([Job(n, 'tests.workbook.workers.job_functions:note',"
+        " {'folder': sys.argv[2], 'name': n, 'seconds': 600}) for n in 'ab'])"
     )
     (tmp_path / "notes").mkdir()
     asking = subprocess.Popen(
@@ -126,7 +126,7 @@ def test_what_a_killed_worker_did_ends_with_it(two: Cluster, tmp_path: Path) -> 
         assert pool.run([job("add", a=1, b=1)]) == [2]
 
 
-def test_a_worker_that_lies_is_told_and_its_work_made_again_elsewhere(tmp_path: Path) -> None:
+def test_a_worker_with_a_wrong_result_is_reported_and_its_work_runs_again_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "liar.py").write_text(LIAR)
     lines: list[tuple[str, str]] = []
     with cluster(tmp_path / "dask") as dask_cluster:
@@ -154,7 +154,7 @@ def test_a_worker_whose_failure_nobody_can_read_costs_one_work(tmp_path: Path) -
     assert any("is started again (try 2 of 3)" in line for _, line in lines)
 
 
-def test_a_foreign_worker_is_told_in_a_line_and_not_used(tmp_path: Path) -> None:
+def test_a_foreign_worker_is_reported_in_one_line_and_not_used(tmp_path: Path) -> None:
     other, empty = tmp_path / "other", tmp_path / "empty"
     shutil.copytree(ROOT / "edgekit", other / "edgekit", ignore=shutil.ignore_patterns("__pycache__"))
     with open(other / "edgekit/core/hashing.py", "a") as stream:
@@ -179,7 +179,7 @@ def test_a_foreign_worker_is_told_in_a_line_and_not_used(tmp_path: Path) -> None
             assert pool.run([job("where", folder=str(tmp_path), name="n")]) == [dask_cluster.process("same").pid]
 
 
-def test_a_scheduler_that_goes_is_told_in_a_line(two: Cluster, tmp_path: Path) -> None:
+def test_a_scheduler_that_ends_is_reported_in_one_line(two: Cluster, tmp_path: Path) -> None:
     with open_pool(on=two.address, say=lambda *_: None) as pool:
         killer = threading.Thread(target=kill_when_started, args=(two, tmp_path))
         killer.start()
@@ -205,7 +205,7 @@ def test_a_worker_with_another_processor_computes_and_never_measures(
     arguments = {"folder": str(tmp_path)}
 
     def jobs(name: str, count: int, resources: Literal["compute", "measure"]) -> list[Job]:
-        return [Job(name, f"{DEEDS}:where", {**arguments, "name": f"{name}{n}"}, resources) for n in range(count)]
+        return [Job(name, f"{FUNCTIONS}:where", {**arguments, "name": f"{name}{n}"}, resources) for n in range(count)]
 
     with cluster(tmp_path / "dask") as dask_cluster:
         dask_cluster.worker("other", preload=tmp_path / "other.py")

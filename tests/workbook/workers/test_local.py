@@ -17,11 +17,11 @@ from edgekit.core.errors import BudgetMissed, ConfigError, EdgekitError, Resourc
 from edgekit.measure import lane
 from edgekit.workbook.workers import Job, limit_to_cores, open_pool
 
-DEEDS = "tests.workbook.workers.deeds"
+FUNCTIONS = "tests.workbook.workers.job_functions"
 
 
 def job(function: str, called: str = "", resources: Any = "compute", **arguments: Any) -> Job:
-    return Job(called or function, f"{DEEDS}:{function}", arguments, resources)
+    return Job(called or function, f"{FUNCTIONS}:{function}", arguments, resources)
 
 
 @pytest.fixture(autouse=True)
@@ -190,7 +190,7 @@ CODE = """
 import sys
 from edgekit.workbook.workers import Job, open_pool
 with open_pool(2) as pool:
-    pool.run([Job(n, "tests.workbook.workers.deeds:note", {"folder": sys.argv[1], "name": n, "seconds": 600})
+    pool.run([Job(n, "tests.workbook.workers.job_functions:note", {"folder": sys.argv[1], "name": n, "seconds": 600})
               for n in ("a", "b")])
 """
 

@@ -90,7 +90,7 @@ def test_the_script_of_slurm_starts_workers_that_do_a_work(tmp_path: Path) -> No
         while True:
             try:
                 with open_pool(on=on, folder=tmp_path / "out") as pool:
-                    assert pool.run([Job("adds", "tests.workbook.workers.deeds:add", {"a": 1, "b": 2})]) == [3]
+                    assert pool.run([Job("adds", "tests.workbook.workers.job_functions:add", {"a": 1, "b": 2})]) == [3]
                 break
             except Exception:
                 assert time.monotonic() < deadline

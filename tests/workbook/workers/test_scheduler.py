@@ -1,4 +1,4 @@
-"""What is told of a scheduler or a worker before anything is sent: addresses, no Dask, nobody there, foreigners."""
+"""Checks of a scheduler or a worker before anything is sent: addresses, no Dask, nobody there, foreigners."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_without_dask_the_extra_is_named(tmp_path: Path) -> None:
     assert ended.stderr.strip().splitlines()[-1].endswith(words)
 
 
-def test_a_port_that_nobody_listens_at_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_nobody_listens_at_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edgekit.workbook.workers.scheduler.SCHEDULER_LIMIT_S", 1.0)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -47,4 +47,4 @@ def embedding() -> Arrays:
     return {"x_train": (images * 15.9).astype(np.uint8), "y_train": digits.target.astype(np.int64)}
 
 
-MADE = {"regression": regression, "multi_label": multi_label, "anomaly": anomaly, "embedding": embedding}
+ARRAYS_OF = {"regression": regression, "multi_label": multi_label, "anomaly": anomaly, "embedding": embedding}

@@ -60,7 +60,7 @@ def bundles(folder: Path) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("road", [by_papermill, by_hand])
-def test_the_whole_walk_from_scratch_leaves_the_same_artifacts_and_bundles(
+def test_the_whole_pipeline_from_scratch_leaves_the_same_artifacts_and_bundles(
     road: Any, tiny_run: FinishedRun, tmp_path: Path
 ) -> None:
     """Latencies are measured anew each time; what they decided is replayed, for a busy machine decides otherwise."""

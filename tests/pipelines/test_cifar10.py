@@ -1,4 +1,4 @@
-"""CIFAR-10 from its zip, with a limit, through the whole walk to bundles."""
+"""CIFAR-10 from its zip, with a limit, through the whole pipeline to bundles."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ QUICK = (
 
 
 @pytest.mark.long
-def test_a_limited_run_walks_through_to_bundles(tmp_path: Path) -> None:
+def test_a_limited_run_ends_with_bundles(tmp_path: Path) -> None:
     requirements.data("data/cifar10.zip")
     settings = [argument for setting in QUICK for argument in ("--set", setting)]
     done = run_edgekit(

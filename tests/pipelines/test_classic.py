@@ -1,4 +1,4 @@
-"""A forest through the whole walk: its file and a table in, a bundle out, the targets that cannot take it left out."""
+"""A forest through the whole pipeline: a file and a table in, a bundle out; targets that cannot run it are left out."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ bundle: {golden_samples: 4}
 """
 
 
-def test_a_forest_walks_through_to_a_bundle(tmp_path: Path) -> None:
-    made, x = classic.made("forest"), classic.samples(900, 3)
+def test_a_forest_runs_to_a_bundle(tmp_path: Path) -> None:
+    made, x = classic.model_file("forest"), classic.samples(900, 3)
     (tmp_path / "forest.onnx").write_bytes(made.content)
     y = classic.WORDS[classic.classes_of(x, 3)]
     rows = [",".join([*map(str, row), label]) for row, label in zip(x.astype(float).tolist(), y, strict=True)]
@@ -38,9 +38,9 @@ def test_a_forest_walks_through_to_a_bundle(tmp_path: Path) -> None:
     (tmp_path / "weather.yaml").write_text(CONFIG)
     done = run_edgekit("run", str(tmp_path / "weather.yaml"), "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
-    said = " ".join(done.stdout.split())
+    output = " ".join(done.stdout.split())
     for target in ("tflite", "openvino"):
-        assert f"No bundle for {target}: " in said and "only ONNX Runtime runs" in said
+        assert f"No bundle for {target}: " in output and "only ONNX Runtime runs" in output
     result = json.loads((tmp_path / "weather/result.json").read_text())
     assert set(result["targets_left_out"]) == set(result["unmet"]) == {"tflite", "openvino"}
     assert [row["name"] for row in result["variants"][1:]] == ["baseline-fp32-onnx"]
@@ -54,9 +54,9 @@ def test_a_forest_walks_through_to_a_bundle(tmp_path: Path) -> None:
     [entry] = result["bundles"].values()
     bundle = tmp_path / "weather/bundles" / entry["file"]
     command = [sys.executable, "-I", str(bundle.parent / "edgerun.pyz"), "predict", str(bundle), "--json", str(table)]
-    told = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stderr
-    answers = [json.loads(line) for line in told.stdout.splitlines()]
+    answered = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answered.returncode == 0, answered.stderr
+    answers = [json.loads(line) for line in answered.stdout.splitlines()]
     assert [each["row"] for each in answers] == list(range(1, len(x) + 1))
     scores, own = np.array([each["scores"] for each in answers]), made.own(x)
     assert np.abs(scores - own).max() < 1e-6

@@ -1,4 +1,4 @@
-"""Windows of a sensor through the whole walk: recordings as CSV in, a bundle out that answers a CSV."""
+"""Windows of a sensor through the whole pipeline: recordings as CSV in, a bundle out that answers a CSV."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.long
 WINDOW = 64
 
 
-def test_windows_walk_through_to_a_bundle_that_tells_walking_from_running(tmp_path: Path) -> None:
+def test_windows_run_to_a_bundle_that_distinguishes_walking_from_running(tmp_path: Path) -> None:
     values = yaml.safe_load(TINY.read_text())
     networks = {"builder": "edgekit.models.conv1d:conv1d"}
     values |= {
@@ -60,9 +60,9 @@ def test_windows_walk_through_to_a_bundle_that_tells_walking_from_running(tmp_pa
             "--json",
         ]
         files = [str(tmp_path / "run.csv"), str(tmp_path / "run.npy")]
-        told = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
-        assert told.returncode == 0, told.stderr
-        by_csv, by_npy = map(json.loads, told.stdout.splitlines())
+        predicted = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
+        assert predicted.returncode == 0, predicted.stderr
+        by_csv, by_npy = map(json.loads, predicted.stdout.splitlines())
         assert by_csv["label"] == "run" and by_csv["scores"] == by_npy["scores"]
         unzip = requirements.program("unzip")
         read_me = subprocess.run(

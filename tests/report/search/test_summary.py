@@ -14,8 +14,8 @@ from edgekit.report.search.studies import Study
 from tests.report.search import example
 
 
-def read(folder: Path, **given: Any) -> Study:
-    return studies.read(example.write(example.study(**given), folder / "study.json"))
+def read(folder: Path, **changes: Any) -> Study:
+    return studies.read(example.write(example.study(**changes), folder / "study.json"))
 
 
 def terminal_text(study: Study, width: int = 150) -> str:
@@ -34,7 +34,7 @@ def test_the_points_are_the_best_of_each_objective_inside_the_budget(tmp_path: P
             assert point.trial["values"][each.place] == (max(every) if each.maximize else min(every))
 
 
-def test_what_an_interval_does_not_tell_apart_is_said(tmp_path: Path) -> None:
+def test_trials_that_are_not_significantly_less_accurate_are_named(tmp_path: Path) -> None:
     study = read(tmp_path)
     smallest, _, accurate = recommend.points(study)
     assert smallest.close == ()  # a size is known exactly
@@ -91,7 +91,7 @@ def test_states_are_counted_and_disturbed_batches_named(tmp_path: Path) -> None:
     assert words.disturbed(read(tmp_path, trials=8)) == ""
 
 
-def test_work_is_counted_once_by_rung_and_once_by_part(tmp_path: Path) -> None:
+def test_work_is_counted_once_by_fidelity_and_once_by_part(tmp_path: Path) -> None:
     study = read(tmp_path)
     whole = sum(sum(trial["took_s"].values()) for trial in study.trials)
     rows = words.work_by_fidelity(study)
@@ -104,7 +104,7 @@ def test_work_is_counted_once_by_rung_and_once_by_part(tmp_path: Path) -> None:
     assert sum(sum(row.ended.values()) for row in rows) + len(study.complete) == len(study.trials)
 
 
-def test_a_trial_that_was_told_again_costs_nothing(tmp_path: Path) -> None:
+def test_a_repeated_trial_costs_nothing(tmp_path: Path) -> None:
     study = read(tmp_path, trials=4)
     before = sum(row.came for row in words.work_by_fidelity(study))
     study.trials[3]["same_as"] = 0
@@ -157,7 +157,7 @@ def test_a_long_front_is_cut_and_words_with_brackets_stay(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("given", "words_"),
+    ("value", "words_"),
     [
         ("edgekit.models.ds_cnn:ds_cnn", "ds_cnn"),
         (0.123456, "0.1235"),
@@ -166,10 +166,10 @@ def test_a_long_front_is_cut_and_words_with_brackets_stay(tmp_path: Path) -> Non
         ("x" * 60, "x" * 39 + "…"),
     ],
 )
-def test_a_value_is_shown_in_a_few_letters(given: object, words_: str) -> None:
-    assert studies.parameter_text(given) == words_
+def test_a_value_is_shown_in_a_few_letters(value: object, words_: str) -> None:
+    assert studies.parameter_text(value) == words_
 
 
-def test_a_key_is_as_short_as_it_can_be_told_apart() -> None:
+def test_a_key_is_as_short_as_it_is_unambiguous() -> None:
     keys = ["distill.student.kwargs.width", "model.kwargs.width", "prune.ratio"]
     assert [studies.short_name(key, keys) for key in keys] == ["student.kwargs.width", "model.kwargs.width", "ratio"]

@@ -1,4 +1,4 @@
-"""The whole walk of detectors and segmenters that came as files, to bundles that answer in pictures."""
+"""The whole pipeline of detectors and segmenters that came as files, to bundles that answer in pictures."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def exported(config: Path, kwargs: dict[str, Any], path: Path) -> None:
     torch.onnx.export(Turned(network).eval(), example, path, dynamo=True, verbose=False, external_data=False)
 
 
-def walked(
+def run_with_file(
     folder: Path, values: dict[str, Any], path: Path, models: Sequence[str] = ("baseline",), **student: Any
 ) -> dict[str, Any]:
     """The result of a run with the file in place of the network."""
@@ -102,7 +102,7 @@ def test_a_detector_with_its_scores_first_becomes_every_target_and_teaches(tmp_p
     prune = {"measure": False, "epochs": 1, "batch_size": 8, "channel_multiple": 2, "steps": 1, "ratio": 0.2}
     quantize = {"epochs": 1, "batch_size": 8, "calibration_samples": 16, "sensitivity_samples": 8, "study_sizes": []}
     trained = {"distill": distill, "prune": prune, "quantize": {**quantize, "recipes": ["minmax"]}}
-    result = walked(tmp_path, values, tmp_path / "detector.onnx", ["baseline", "pruned"], **trained)
+    result = run_with_file(tmp_path, values, tmp_path / "detector.onnx", ["baseline", "pruned"], **trained)
     baseline, *variants = result["variants"]
     assert baseline["accuracy_validation"] > 0.3
     made = {row["target"]: row for row in variants if row["name"].startswith("baseline-fp32")}
@@ -118,7 +118,7 @@ def test_a_segmenter_with_its_classes_last_becomes_every_target(tmp_path: Path) 
     masked.WRITERS["folders"](tmp_path / "data", masked.scenes(90))
     values = started(tmp_path, tmp_path / "data")
     exported(tmp_path / "seen.yaml", {"width": 8, "depth": 1}, tmp_path / "masks.onnx")
-    result = walked(tmp_path, values, tmp_path / "masks.onnx")
+    result = run_with_file(tmp_path, values, tmp_path / "masks.onnx")
     baseline, *variants = result["variants"]
     assert baseline["accuracy_validation"] > 0.4
     made = {row["target"]: row for row in variants if row["precision"] == "fp32"}

@@ -1,4 +1,4 @@
-"""Pictures with boxes through the whole walk: `edgekit init`, a run, bundles that answer as was evaluated."""
+"""Pictures with boxes through the whole pipeline: `edgekit init`, a run, bundles that answer as was evaluated."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SHORT: dict[str, dict[str, Any]] = {
     "benchmark": {"rounds": 10, "calls_per_round": 5, "warmup_per_round": 2, "most_rounds": 10, "load_s": 0},
     "bundle": {"golden_samples": 4},
 }
-"""What is shorter than `edgekit init` writes it, for a walk of a few minutes."""
+"""Options that are smaller than `edgekit init` writes them, for a run of a few minutes."""
 
 
 def some_pictures(home: Path) -> Path:
@@ -60,7 +60,7 @@ def some_pictures(home: Path) -> Path:
     return home
 
 
-def test_blood_cells_walk_from_init_to_bundles_that_answer_and_draw(tmp_path: Path) -> None:
+def test_blood_cells_run_from_init_to_bundles_that_answer_and_draw(tmp_path: Path) -> None:
     some_pictures(tmp_path / "cells")
     done = run_edgekit("init", "mine", "--data", str(tmp_path / "cells"), "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
@@ -90,8 +90,8 @@ def _answers_as_evaluated(
     manifest = bundle.read(path).manifest
     pictures, drawn = folder / f"pictures-{target}", folder / f"drawn-{target}"
     of_file = _validation(folder / "cells", data, manifest.raw, pictures)
-    asked = ["--interpreter", INTERPRETERS[target], "--threads", "1", "--no-trial", "--json", "--draw", str(drawn)]
-    command = [sys.executable, "-I", str(path.parent / "edgerun.pyz"), "predict", str(path), str(pictures), *asked]
+    options = ["--interpreter", INTERPRETERS[target], "--threads", "1", "--no-trial", "--json", "--draw", str(drawn)]
+    command = [sys.executable, "-I", str(path.parent / "edgerun.pyz"), "predict", str(path), str(pictures), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines()]
@@ -104,10 +104,10 @@ def _answers_as_evaluated(
             place = picture_transform(picture.size, resize)
             size = picture.size
         rows = [row for row in evaluated[manifest.variant][of_file[name]].tolist() if row[0] >= 0]
-        sure = [row for row in rows if probability(row[5]) >= least]
-        assert [each["label"] for each in answer["boxes"]] == [data.classes[int(row[0])] for row in sure]
-        assert [each["probability"] for each in answer["boxes"]] == [probability(row[5]) for row in sure]
-        assert [each["box"] for each in answer["boxes"]] == [[*place.to_picture(row[1:5])] for row in sure]
+        certain = [row for row in rows if probability(row[5]) >= least]
+        assert [each["label"] for each in answer["boxes"]] == [data.classes[int(row[0])] for row in certain]
+        assert [each["probability"] for each in answer["boxes"]] == [probability(row[5]) for row in certain]
+        assert [each["box"] for each in answer["boxes"]] == [[*place.to_picture(row[1:5])] for row in certain]
         with Image.open(answer["drawn"]) as shown, Image.open(pictures / name) as before:
             changed = np.asarray(shown) != np.asarray(before.convert("RGB"))
             assert (shown.format, shown.size) == ("PNG", size)

@@ -50,8 +50,8 @@ def anomalies(answers: list[Answer], truths: list[bool]) -> float:
     """Pairs of a normal file and another in which the other has the higher score: the area under the ROC curve."""
     assert all(answer["is_anomaly"] == (answer["score"] > answer["threshold"]) for answer in answers)
     normal, other = (
-        [answer["score"] for answer, truth in zip(answers, truths, strict=True) if truth == wanted]
-        for wanted in (False, True)
+        [answer["score"] for answer, truth in zip(answers, truths, strict=True) if truth == is_anomaly]
+        for is_anomaly in (False, True)
     )
     return _share(low < high for low in normal for high in other)
 
@@ -93,9 +93,9 @@ RIGHT: dict[Task, Callable[[list[Answer], list[Any]], float]] = {
 }
 
 
-def _share(found: Any) -> float:
+def _share(checks: Any) -> float:
     """Of those that hold; nothing to hold is an error, not a success."""
-    held = [bool(one) for one in found]
+    held = [bool(one) for one in checks]
     assert held
     return sum(held) / len(held)
 
@@ -107,8 +107,8 @@ def _overlap(one: list[float], other: list[float]) -> float:
     return float(inside / (np.prod(corners[:, 2:] - corners[:, :2], axis=1).sum() - inside))
 
 
-def _pixels(found: list[dict[str, Any]], label: str, shape: tuple[int, ...]) -> np.ndarray:
+def _pixels(answers: list[dict[str, Any]], label: str, shape: tuple[int, ...]) -> np.ndarray:
     """(height, width) of whether a pixel is in the mask of a label, of its run lengths down the columns."""
-    counts = next((each["counts"] for each in found if each["label"] == label), [])
+    counts = next((each["counts"] for each in answers if each["label"] == label), [])
     flat = np.repeat(np.arange(len(counts)) % 2 == 1, counts)
     return np.pad(flat, (0, int(np.prod(shape)) - len(flat))).reshape(shape, order="F")

@@ -22,7 +22,7 @@ from edgekit.core.tasks import FILE_TASKS, TASKS, load_task
 from tests.conftest import run_edgekit
 
 from .cases import CASES, Data
-from .right import RIGHT
+from .correctness import RIGHT
 
 pytestmark = pytest.mark.tasks
 INTERPRETERS = {"tflite": "litert", "openvino": "openvino", "onnx": "onnxruntime"}
@@ -40,8 +40,8 @@ MOST_EPOCHS = 20
 
 
 @pytest.fixture(scope="module", params=CASES)
-def walked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, Data]:
-    """A case's name, its folder of bundles, and what they are asked."""
+def finished_case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, Data]:
+    """A case's name, its folder of bundles, and the files that they answer."""
     name: str = request.param
     home = tmp_path_factory.mktemp(name)
     data = CASES[name].write(home)
@@ -60,27 +60,27 @@ def walked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return name, home / "runs" / name / "bundles", data
 
 
-def test_every_task_has_a_walk() -> None:
+def test_every_task_has_a_pipeline_run() -> None:
     """Except for those for which no network is trained: `tests/cli/test_init_model.py` runs a file of each."""
     assert {case.task for case in CASES.values()} == set(TASKS) - {*FILE_TASKS} == set(RIGHT)
 
 
-def test_its_bundles_answer_on_three_interpreters(walked: tuple[str, Path, Data]) -> None:
-    name, folder, data = walked
+def test_its_bundles_answer_on_three_interpreters(finished_case: tuple[str, Path, Data]) -> None:
+    name, folder, data = finished_case
     result = json.loads((folder.parent / "result.json").read_text())
     assert result["variants"][0]["accuracy_test"] > CASES[name].least
     second = getattr(load_task(CASES[name].task), "SECOND", None)
-    told = {row.get("second_accuracy", {}).get("metric") for row in result["variants"]}
-    assert told == {second.metric if second else None}
-    kept = _kept(name, folder, data.files)
+    metrics = {row.get("second_accuracy", {}).get("metric") for row in result["variants"]}
+    assert metrics == {second.metric if second else None}
+    kept = _save_for_aarch64(name, folder, data.files)
     found = {}
     for target, interpreter in INTERPRETERS.items():
         [path] = folder.glob(f"*-{target}-*.edge.zip")
         report = _run(folder, "selftest", path, "--interpreter", interpreter)
         assert report[0]["ok"] and report[0]["interpreter"] == interpreter and report[0]["vectors"] > 0
         answers = _run(folder, "predict", path, *data.files, "--interpreter", interpreter, "--no-trial")
-        wanted = set(tasks.WORDS[CASES[name].task].answers)
-        assert all(set(answer) - BESIDE == wanted for answer in answers)
+        expected = set(tasks.WORDS[CASES[name].task].answers)
+        assert all(set(answer) - BESIDE == expected for answer in answers)
         right = RIGHT[CASES[name].task](answers, data.truths)
         assert right >= CASES[name].right, (target, right)
         print(f"{name}: {right:.0%} of the answers on {interpreter} are right")
@@ -97,14 +97,14 @@ def _run(folder: Path, *arguments: object) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def _kept(name: str, folder: Path, files: list[Path]) -> Path | None:
-    """Where the bundles stay, with the files that they are asked."""
+def _save_for_aarch64(name: str, folder: Path, files: list[Path]) -> Path | None:
+    """Save the bundles, with the files that they answer, for the tests on aarch64."""
     if not os.environ.get("EDGEKIT_TASK_BUNDLES"):
         return None
-    kept = Path(os.environ["EDGEKIT_TASK_BUNDLES"]) / name
-    shutil.rmtree(kept, ignore_errors=True)
-    shutil.copytree(folder, kept)
-    (kept / "files").mkdir()
+    target = Path(os.environ["EDGEKIT_TASK_BUNDLES"]) / name
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(folder, target)
+    (target / "files").mkdir()
     for number, file in enumerate(files):
-        shutil.copy(file, kept / "files" / f"{number:02}-{file.name}")
-    return kept
+        shutil.copy(file, target / "files" / f"{number:02}-{file.name}")
+    return target

@@ -1,4 +1,4 @@
-"""Variants and timings made for the purpose."""
+"""Synthetic variants and timings, and the decisions about them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def decided(
     return decide([BASELINE, *rows], timings(p50_ms, **measured), limits or budget(), TARGETS, recorded)
 
 
-def told(decision: Decision, what: str) -> Row:
+def decision_named(decision: Decision, what: str) -> Row:
     """The one decision of that name."""
     (found,) = (each for each in decision.decisions if each["decision"] == what)
     return found

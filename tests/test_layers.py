@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-FLOORS = (
+LAYERS = (
     ("runner",),
     ("device",),
     ("core",),
@@ -25,7 +25,7 @@ FLOORS = (
     ("search",),
     ("cli",),
 )
-"""Packages of edgekit; those that share a floor never import one another."""
+"""Packages of edgekit from bottom to top; those of one layer never import one another."""
 PACKAGE = Path(__file__).parent.parent / "edgekit"
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 RUNNER_MAY_USE = {
@@ -47,8 +47,8 @@ LIVE = {"mqtt": {"paho"}, "gpio": {"gpiozero"}, "rpicam": {"picamera2"}, "config
 
 def below(package: str) -> tuple[str, ...]:
     """Every package that `package` may import, from the ground up."""
-    floor = next(number for number, packages in enumerate(FLOORS) if package in packages)
-    return tuple(name for packages in FLOORS[:floor] for name in packages)
+    layer = next(number for number, packages in enumerate(LAYERS) if package in packages)
+    return tuple(name for packages in LAYERS[:layer] for name in packages)
 
 
 @functools.cache
@@ -95,8 +95,8 @@ def circles(arrows: Mapping[Path, set[Path]]) -> list[list[Path]]:
     return [sorted(waiting)] if waiting else []
 
 
-def test_the_floors_are_the_folders() -> None:
-    named = [package for floor in FLOORS for package in floor]
+def test_the_layers_name_every_folder() -> None:
+    named = [package for layer in LAYERS for package in layer]
     there = sorted(path.name for path in PACKAGE.iterdir() if path.is_dir() and (path / "__init__.py").is_file())
     assert sorted(named) == there
 

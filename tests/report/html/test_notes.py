@@ -27,10 +27,10 @@ SKIPPED = "skipped 2 boxes, empty or outside: <train>/[red] & more.png"
 @pytest.fixture(scope="module")
 def folder(tiny_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run as of a detection: other figures in its rows, and notes."""
-    folder = runs.copy(tiny_run, tmp_path_factory.mktemp("told"))
+    folder = runs.copy(tiny_run, tmp_path_factory.mktemp("notes"))
 
-    def second(found: dict[str, Any]) -> None:
-        for number, row in enumerate(found["rows"]):
+    def second(content: dict[str, Any]) -> None:
+        for number, row in enumerate(content["rows"]):
             figures = {"validation": 0.5055 - number / 100, "test": 0.0033 + number / 100}  # no other has such decimals
             row["second_accuracy"] = {"metric": "mAP@0.5:0.95", **figures}
 
@@ -75,12 +75,12 @@ def test_what_was_skipped_in_the_data_stands_on_the_page_and_in_the_result(
     assert SKIPPED in read.text and "Data: what was skipped or changed (1)" in read.text
 
 
-def test_outputs_that_share_a_scale_are_told_on_the_page_and_in_notebook_04(folder: Path) -> None:
+def test_outputs_that_share_a_scale_are_noted_on_the_page_and_in_notebook_04(folder: Path) -> None:
     assert SHARED_SCALE[1:] in Read(folder / html.PAGE).text
     assert SHARED_SCALE in quantization.table(artifacts.load(folder / "quantize")).title
 
 
-def test_nothing_of_all_that_is_said_where_there_is_nothing_to_say(tiny_run: FinishedRun) -> None:
+def test_without_notes_the_page_shows_none_of_them(tiny_run: FinishedRun) -> None:
     html.write_page(tiny_run.folder)
     text = Read(tiny_run.folder / html.PAGE).text
     assert not [printed for printed in ("mAP", "skipped or changed", SHARED_SCALE[1:]) if printed in text]

@@ -1,4 +1,4 @@
-"""The whole walk of models that came as files, to bundles that prove themselves."""
+"""The whole pipeline of models that came as files, to bundles that pass their self-test."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WALKS = [("keras", True), ("exported", False), ("onnx", False), ("openvino", Fal
 
 
 @pytest.mark.parametrize(("kind", "student"), WALKS)
-def test_a_file_walks_through_to_bundles(kind: str, student: bool, tiny_run: FinishedRun, tmp_path: Path) -> None:
+def test_a_model_file_runs_to_bundles(kind: str, student: bool, tiny_run: FinishedRun, tmp_path: Path) -> None:
     """Its own variants are the table's, and they ship; a student is given no time to learn."""
     model = trained.make(kind, tiny_run.folder / "profile/model", tmp_path / "made")
     changes = {"convert": {"models": ["baseline"], "int8_min_top1_agreement": 0.8}, "distill": {"epochs": 2}}
@@ -58,7 +58,7 @@ def test_a_file_walks_through_to_bundles(kind: str, student: bool, tiny_run: Fin
 
 
 @pytest.mark.parametrize("kind", ["keras", "onnx"])
-def test_a_file_that_takes_bytes_walks_through_to_bundles(kind: str, tiny_run: FinishedRun, tmp_path: Path) -> None:
+def test_a_model_file_that_takes_bytes_runs_to_bundles(kind: str, tiny_run: FinishedRun, tmp_path: Path) -> None:
     """It scales them itself, so the run has no step before it, on the device either."""
     model = trained.of_bytes(kind, tiny_run.folder / "profile/model", tmp_path / "made")
     changes = {"convert": {"models": ["baseline"], "int8_min_top1_agreement": 0.8}, "preprocess": []}

@@ -1,4 +1,4 @@
-"""Good clients: on connections that stay open they ask without end, and hold every answer against the bundle's own."""
+"""Clients that send requests without end on open connections, and compare every answer with the bundle's own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from edgekit.runner import load as load_bundle
 from tests.runner.conftest import samples
-from tests.serve.server import INFER, RAW, asked
+from tests.serve.server import INFER, RAW, send_request
 
 CLIENTS = 4
 PAUSE_S = 0.005
@@ -24,8 +24,8 @@ ATOL = 5e-6
 
 
 @dataclass
-class Askers:
-    """What came of their questions. One whose connection broke is in `broken`, and is asked again until answered."""
+class CheckingClients:
+    """The outcomes of their requests. One whose connection broke is in `broken`, and is sent again until answered."""
 
     url: str
     expected: np.ndarray
@@ -35,11 +35,11 @@ class Askers:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def wait_for_more(self, count: int, limit_s: float = LIMIT_S) -> None:
-        """Until so many more right answers have come, from questions asked now on too."""
-        wanted, until = len(self.right) + count + CLIENTS, time.monotonic() + limit_s
-        while len(self.right) < wanted:
+        """Wait until so many more right answers have come, also from requests that are sent from now on."""
+        target, until = len(self.right) + count + CLIENTS, time.monotonic() + limit_s
+        while len(self.right) < target:
             assert not self.wrong, self.wrong[:3]
-            assert time.monotonic() < until, f"{wanted - len(self.right)} of {count} answers are missing: {self.broken}"
+            assert time.monotonic() < until, f"{target - len(self.right)} of {count} answers are missing: {self.broken}"
             time.sleep(0.01)
 
     def ask(self, first: int) -> None:
@@ -50,7 +50,7 @@ class Askers:
         while not self.stop.wait(PAUSE_S) or is_open:
             is_open, index = True, number % len(images)
             try:
-                reply = asked(connection, "POST", INFER, images[index].tobytes(), RAW)
+                reply = send_request(connection, "POST", INFER, images[index].tobytes(), RAW)
             except (OSError, http.client.HTTPException) as error:
                 self.broken.append(repr(error))
                 connection.close()
@@ -76,18 +76,18 @@ def own_answers(bundle: Path, count: int = 16) -> np.ndarray:
 
 
 @contextmanager
-def asking(url: str, expected: np.ndarray) -> Iterator[Askers]:
-    """Clients that ask from now on; at the end each has the answer to its last question."""
-    askers = Askers(url, expected)
-    threads = [threading.Thread(target=askers.ask, args=(number,)) for number in range(CLIENTS)]
+def checking_clients(url: str, expected: np.ndarray) -> Iterator[CheckingClients]:
+    """Clients that send requests from now on; at the end each has the answer to its last one."""
+    clients = CheckingClients(url, expected)
+    threads = [threading.Thread(target=clients.ask, args=(number,)) for number in range(CLIENTS)]
     for thread in threads:
         thread.start()
     try:
-        askers.wait_for_more(50)
-        yield askers
+        clients.wait_for_more(50)
+        yield clients
     finally:
-        askers.stop.set()
+        clients.stop.set()
         for thread in threads:
             thread.join(timeout=2 * LIMIT_S)
     assert not any(thread.is_alive() for thread in threads), "a client hangs"
-    assert askers.wrong == []
+    assert clients.wrong == []

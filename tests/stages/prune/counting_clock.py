@@ -44,14 +44,14 @@ class Counter:
     """A `netadapt.Timer` that counts; groups in `never_faster` take as long however narrow they are."""
 
     def __init__(self, shape: tuple[int, ...], never_faster: Sequence[str] = ()) -> None:
-        self.shape, self.never_faster, self.asked = shape, never_faster, 0
+        self.shape, self.never_faster, self.calls = shape, never_faster, 0
 
     def time(self, student: nn.Module, now: nn.Module, cuts: Mapping[tuple[str, int], nn.Module]) -> CutTimings:
-        self.asked += 1
+        self.calls += 1
         at_first, before = ticks(student, self.shape), ticks(now, self.shape)
         rows = []
         for (group, width), module in cuts.items():
-            taken = before if group in self.never_faster else ticks(module, self.shape)
-            share = taken / before
-            rows.append(CutTime(group, width, taken, taken / at_first, share, share * 0.999, share * 1.001))
+            p50_ms = before if group in self.never_faster else ticks(module, self.shape)
+            share = p50_ms / before
+            rows.append(CutTime(group, width, p50_ms, p50_ms / at_first, share, share * 0.999, share * 1.001))
         return CutTimings("tflite", "int8", float(np.float64(before / at_first)), rows)

@@ -30,7 +30,7 @@ STEPS: list[dict[str, Any]] = [
 
 @dataclass(frozen=True, eq=False)
 class Clean:
-    """The sound pipeline: `files` by target and precision, a folder and its contents; `scratch` for broken ones."""
+    """One without faults: `files` by target and precision, a folder and its contents; `scratch` for broken ones."""
 
     data: Data
     module: nn.Module
@@ -74,21 +74,21 @@ def spec_of(builder: str, **kwargs: Any) -> ModelSpec:
     )
 
 
-def trained(given: Data, builder: str, epochs: int = 8, **kwargs: Any) -> tuple[nn.Module, ModelSpec]:
+def trained(dataset: Data, builder: str, epochs: int = 8, **kwargs: Any) -> tuple[nn.Module, ModelSpec]:
     spec = spec_of(builder, **kwargs)
     module = store.build(spec, seed=1)
     options = TrainOptions(epochs=epochs, batch_size=16, augment="none")
-    fit(module, given, STEPS, options, seed=1, device="cpu", threads=1)
+    fit(module, dataset, STEPS, options, seed=1, device="cpu", threads=1)
     return module, spec
 
 
 def converted(
-    folder: Path, given: Data, module: nn.Module, spec: ModelSpec, target: str, precisions: tuple[str, ...]
+    folder: Path, dataset: Data, module: nn.Module, spec: ModelSpec, target: str, precisions: tuple[str, ...]
 ) -> dict[str, tuple[Path, ConvertedFiles]]:
     """Files of each precision, by the stage's own child process; `folder/model` is the network."""
     store.save(folder / "model", module, spec)
     calibration = folder / "calibration.npy"
-    np.save(calibration, evaluate.network_inputs(given.calibration.x, spec.preprocess))
+    np.save(calibration, evaluate.network_inputs(dataset.calibration.x, spec.preprocess))
     steps = tuple(
         ConversionStep(each, plain_method(each), folder / "model", folder / f"{each}-{target}") for each in precisions
     )

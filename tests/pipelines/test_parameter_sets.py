@@ -1,4 +1,4 @@
-"""Every notebook with three parameter sets, by plain papermill: what was asked for is what was sealed.
+"""Every notebook with three parameter sets, by plain papermill: the given values are those that the artifact records.
 
 The first set is that of the tiny run itself; the others start from a copy of it, each with one notebook run again.
 Wrong parameters and a wrong order stop every road at the notebook's opening call.
@@ -211,19 +211,19 @@ def test_every_notebook_has_three_sets_that_differ() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("asked", SETS, ids=str)
-def test_a_parameter_set_takes_effect_in_the_sealed_artifact(asked: ParameterSet, copy: Path) -> None:
-    before = artifacts.load(stage_folder(copy, asked.stage))
-    parameters = {**PLAN.scalars(asked.stage), **asked.values, "settings": asked.settings}
-    done = execute(ROOT / "notebooks" / notebook_name(asked.stage), copy.parent, parameters)
+@pytest.mark.parametrize("parameter_set", SETS, ids=str)
+def test_a_parameter_set_takes_effect_in_the_sealed_artifact(parameter_set: ParameterSet, copy: Path) -> None:
+    before = artifacts.load(stage_folder(copy, parameter_set.stage))
+    parameters = {**PLAN.scalars(parameter_set.stage), **parameter_set.values, "settings": parameter_set.settings}
+    done = execute(ROOT / "notebooks" / notebook_name(parameter_set.stage), copy.parent, parameters)
 
-    sealed = artifacts.load(stage_folder(copy, asked.stage))
-    wanted = {**counting(asked.stage), **asked.values, **asked.config}
-    assert {name: sealed.config[name] for name in wanted} == wanted
-    assert asked.effect(sealed, before), sealed.metrics
-    assert f"{asked.stage}: done in" in printed(done)
-    for name, value in asked.values.items():
-        assert f"{asked.stage}.{name} is {value} in this cell" in printed(done)
+    sealed = artifacts.load(stage_folder(copy, parameter_set.stage))
+    expected = {**counting(parameter_set.stage), **parameter_set.values, **parameter_set.config}
+    assert {name: sealed.config[name] for name in expected} == expected
+    assert parameter_set.effect(sealed, before), sealed.metrics
+    assert f"{parameter_set.stage}: done in" in printed(done)
+    for name, value in parameter_set.values.items():
+        assert f"{parameter_set.stage}.{name} is {value} in this cell" in printed(done)
 
 
 WRONG = {
@@ -249,9 +249,9 @@ def test_wrong_parameters_stop_at_the_opening_call(tmp_path: Path) -> None:
         sources.append(attempt('open_stage("prune", globals())') + f"\ndel {line.partition(' =')[0]}")
     cells = execute(write(tmp_path / "wrong.ipynb", sources), tmp_path, {}).cells
     answers = [printed(nbformat.v4.new_notebook(cells=[cell])) for cell in cells if cell.source.startswith("try:")]
-    for answer, (case, (_, said)) in zip(answers, WRONG.items(), strict=True):
+    for answer, (case, (_, message)) in zip(answers, WRONG.items(), strict=True):
         assert "ConfigError " in answer, (case, answer)
-        assert said in answer, (case, answer)
+        assert message in answer, (case, answer)
     assert not (tmp_path / PLAN.run.name).exists()
 
 
@@ -292,7 +292,7 @@ def test_a_stage_whose_chain_was_broken_or_never_begun_does_not_open(copy: Path)
         attempt('open_stage("convert", given)'),
         attempt('open_stage("bundle", given)'),
     ]
-    said = printed(execute(write(copy.parent / "chain.ipynb", sources), copy.parent, {}))
-    assert "StageError quantize was made from a different prune than the one in" in said
-    assert "run quantize and the stages after it again" in said
-    assert "no finished stage 'benchmark' here; run 06_benchmark.ipynb first" in said
+    output = printed(execute(write(copy.parent / "chain.ipynb", sources), copy.parent, {}))
+    assert "StageError quantize was made from a different prune than the one in" in output
+    assert "run quantize and the stages after it again" in output
+    assert "no finished stage 'benchmark' here; run 06_benchmark.ipynb first" in output

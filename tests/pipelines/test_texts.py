@@ -1,4 +1,4 @@
-"""Texts through the whole walk: a table in, bundles on three interpreters out that answer a file of text."""
+"""Texts through the whole pipeline: a table in, bundles on three interpreters out that answer a file of text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FEW = ("distill.epochs=8", "prune.steps=1", "prune.epochs=1", "prune.measure=fal
 
 
 def table(path: Path, count: int) -> Path:
-    """Texts of two classes that their words tell apart."""
+    """Texts of two classes that differ in their words."""
     path.write_text("label\ttext\n" + "".join(f"{label}\t{text}\n" for label, text in texts(count)), encoding="utf-8")
     return path
 
@@ -58,9 +58,9 @@ def tiny(task: str, folder: Path) -> dict[str, Any]:
 def answers(bundles: Path, file: str, names: list[Path]) -> list[dict[str, Any]]:
     """Of the runner that a run leaves, in a fresh interpreter."""
     command = [sys.executable, "-I", str(bundles / "edgerun.pyz"), "predict", str(bundles / file), "--json"]
-    told = subprocess.run([*command, *map(str, names)], capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stderr
-    return [json.loads(line) for line in told.stdout.splitlines()]
+    done = subprocess.run([*command, *map(str, names)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 @pytest.mark.long
@@ -106,11 +106,14 @@ def test_what_init_writes_for_messages_runs_to_bundles(tmp_path: Path) -> None:
     made = {(row["target"], row["precision"]) for row in result["variants"][1:]}
     assert made == {(target, precision) for target in TARGETS for precision in ("fp32", "int8")}, result["left_out"]
     assert set(result["bundles"]) == TARGETS
-    said = {"spam": "Congratulations! You have won a free prize, call 09061234567 now to claim", "ham": "ok see you"}
-    for label, text in said.items():
+    messages = {
+        "spam": "Congratulations! You have won a free prize, call 09061234567 now to claim",
+        "ham": "ok see you",
+    }
+    for label, text in messages.items():
         (tmp_path / f"{label}.txt").write_text(text, encoding="utf-8")
     for entry in result["bundles"].values():
         found = answers(
-            tmp_path / "runs/messages/bundles", entry["file"], [tmp_path / f"{label}.txt" for label in said]
+            tmp_path / "runs/messages/bundles", entry["file"], [tmp_path / f"{label}.txt" for label in messages]
         )
-        assert [each["label"] for each in found] == list(said)
+        assert [each["label"] for each in found] == list(messages)

@@ -1,4 +1,4 @@
-"""A wrong variant costs a run its own row, told wherever the run is told; a strict run ends with exit code 5."""
+"""A wrong variant costs a run only its own row and is reported with it; a strict run ends with exit code 5."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def out(tiny_run: FinishedRun, tmp_path: Path) -> Path:
 
 
 @pytest.mark.long
-def test_the_run_goes_on_and_tells_what_was_left_out(out: Path) -> None:
+def test_the_run_goes_on_and_reports_what_was_left_out(out: Path) -> None:
     done = run_edgekit("run", str(TINY), "--out", str(out), *SETTINGS, *ASKED_TOO_MUCH)
     assert done.returncode == 0, done.stderr
     result = json.loads((out / "tiny" / "result.json").read_text())
@@ -35,10 +35,10 @@ def test_the_run_goes_on_and_tells_what_was_left_out(out: Path) -> None:
     for row in result["left_out"]:
         assert row["kind"] == "numerics" and "at least 199 dB required" in row["cause"]
         assert row["advice"].startswith("float16's 11 bits are too few")
-    said = " ".join(run_edgekit("status", str(out / "tiny"), "--all").stdout.split())
+    output = " ".join(run_edgekit("status", str(out / "tiny"), "--all").stdout.split())
     page, notebook = (out / "tiny" / name for name in ("report.html", "notebooks/05_convert.ipynb"))
     for name in HALVES:
-        assert name in said
+        assert name in output
         assert name in page.read_text() and name in notebook.read_text()
     assert "variants that could not be converted, or gave other answers" in page.read_text()
     digest = artifacts.load(out / "tiny" / "convert").digest
