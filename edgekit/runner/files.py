@@ -20,9 +20,13 @@ READ_ONLY_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM)
 """The errors of writing into a folder in which nobody, or not this user, may write."""
 
 
-def write_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:
-    """Write a temporary file, sync it, move it into place and sync the folder. The umask applies to `mode`."""
-    temporary = temporary_path(path)
+def write_atomically(path: Path | str, data: bytes, mode: int = 0o666) -> None:
+    """Write a temporary file, sync it, move it into place and sync the folder. The umask applies to `mode`.
+
+    A process that writes new names for years passes strings: Python 3.12 never frees the parts of a `Path`.
+    """
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, _temporary_name(name))
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY, mode), "wb") as stream:
             stream.write(data)
@@ -31,17 +35,17 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:
         os.replace(temporary, path)
     finally:
         remove_quietly(temporary)
-    sync_folder(path.parent)
+    sync_folder(Path(folder))
 
 
-def remove_quietly(path: Path) -> None:
+def remove_quietly(path: Path | str) -> None:
     """Remove a file if it exists. Errors are ignored, because they would hide an earlier error.
 
     If a disk has become read-only, for example, locks are still released and the first error is still reported.
     """
     with suppress(OSError):
-        if path.exists():
-            path.unlink()
+        if os.path.exists(path):
+            os.unlink(path)
 
 
 def can_lock(path: Path, operation: int) -> bool:
@@ -65,7 +69,11 @@ def temporary_path(path: Path) -> Path:
 
     The name is short, because the name of `path` may be as long as a name can be.
     """
-    return path.with_name(f".{zlib.crc32(os.fsencode(path.name)):08x}.{os.getpid()}.tmp")
+    return path.with_name(_temporary_name(path.name))
+
+
+def _temporary_name(name: str) -> str:
+    return f".{zlib.crc32(os.fsencode(name)):08x}.{os.getpid()}.tmp"
 
 
 def sync_file(path: Path) -> None:

@@ -318,6 +318,7 @@ ELSEWHERE = {
     "pip install './edgekit_workbook-0.1.0-py3-none-any.whl[workbook]'": "tests/test_wheel.py installs it",
     "pip wheel --no-deps .": INSTALLS,
     "edgekit run configs/blood_cells.yaml": "trains two networks on pictures",
+    "edgekit run cells.yaml": "trains a detector for ten minutes",
     "python3.12 -m venv .venv": "makes an environment of gigabytes",
     '.venv/bin/pip install torch==2.13.0 --index-url "$CPU_INDEX"': INSTALLS,
     "python3 -m venv edge && edge/bin/pip install 'numpy>=1.22' 'ai-edge-litert>=2.0'": INSTALLS,

@@ -66,7 +66,7 @@ def test_an_unexpected_error_reaches_the_client_as_500_alone(capfd: pytest.Captu
         raise ValueError("a secret of the client")
     assert caught.value.status == 500
     assert row[FIELDS["fail_count"]] == 1
-    assert re.search(r"ValueError at serve/test_counted\.py:\d+ test_what_nobody", stderr := capfd.readouterr().err)
+    assert re.search(r"ValueError at serve/test_counted\.py:\d+ test_an_unexpected", stderr := capfd.readouterr().err)
     assert "secret" not in stderr
 
 

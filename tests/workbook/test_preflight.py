@@ -39,7 +39,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     values = {
         "name": "mine",
         "data": {"source": "npz", "path": "samples.npz", "calibration_samples": 20},
-        "model": {"builder": "broken_nets:sound"},
+        "model": {"builder": "broken_nets:valid"},
         "targets": ["onnx"],
         "profile": {"epochs": 1},
         "convert": {"calibration_samples": 20},
@@ -109,16 +109,16 @@ def test_valid_parts_of_a_plan_are_shown(config: Path) -> None:
         (["data.path=nowhere.npz"], 4, "nowhere.npz"),
         (["task=regression"], 4, "must return values of shape (1, 1), returned shape (1, 3)"),
         (["task=multi_label"], 4, "it must be 0 or 1"),
-        (["model.builder=broken_nets:soundd"], 4, 'did you mean "sound"'),
+        (["model.builder=broken_nets:validd"], 4, 'did you mean "valid"'),
         (["model.builder=broken_netts:sound"], 4, "there is no module 'broken_netts'"),
-        (["model.kwargs={width: 3}"], 4, "broken_nets:sound: takes no 'width'"),
+        (["model.kwargs={width: 3}"], 4, "broken_nets:valid: takes no 'width'"),
         (["model.builder=broken_nets:outputs", "model.kwargs={name: several}"], 4, "returned a tuple of 2"),
         (["model.builder=broken_nets:outputs", "model.kwargs={name: one_too_many}"], 4, "returned shape (1, 4)"),
         (["model.builder=broken_nets:on_the_way", "model.kwargs={name: Unreached}"], 4, "choose with torch.where"),
         (["preprocess=[{step: resize, height: 4, width: 4}]"], 2, "preprocess: "),
         (["distill.student={builder: 'broken_nets:raises'}", FEW], 4, "distill.student: broken_nets:raises()"),
         (
-            ["distill.candidates=[{builder: 'broken_nets:sound'}, {builder: 'broken_nets:wants_more'}]", FEW],
+            ["distill.candidates=[{builder: 'broken_nets:valid'}, {builder: 'broken_nets:wants_more'}]", FEW],
             4,
             "distill.candidates.1: broken_nets:wants_more: needs width",
         ),
@@ -236,7 +236,7 @@ def test_a_notebook_alone_names_the_file_that_the_user_gave(values: str, config:
     onnx_file(config.parent / "theirs.onnx", torch.nn.Linear(7, 3), torch.zeros(1, 7))
     save_file({"first.weight": torch.ones(8, 6)}, config.parent / "theirs.safetensors")
     model = (
-        f"{{source: {values}}}" if values.endswith("onnx") else f"{{builder: 'broken_nets:sound', weights: {values}}}"
+        f"{{source: {values}}}" if values.endswith("onnx") else f"{{builder: 'broken_nets:valid', weights: {values}}}"
     )
     parameters = {"config": str(config), "out": str(tmp_path / "runs"), "settings": f"model={model}"}
     with pytest.raises(ModelError) as caught:
@@ -252,9 +252,9 @@ def test_a_text_for_a_model_is_refused_by_the_config_alone(config: Path) -> None
 
 @pytest.mark.parametrize("dry", [["--dry-run"], []], ids=["dry run", "run"])
 def test_no_kernel_starts_for_what_could_be_known(dry: list[str], config: Path, tmp_path: Path) -> None:
-    wrong = ["--set", "model.builder=broken_nets:soundd", "--out", str(tmp_path / "runs"), *dry]
+    wrong = ["--set", "model.builder=broken_nets:validd", "--out", str(tmp_path / "runs"), *dry]
     done = CliRunner().invoke(app, ["run", str(config), *wrong])
-    assert done.exit_code == 4 and 'did you mean "sound"' in done.output
+    assert done.exit_code == 4 and 'did you mean "valid"' in done.output
     assert not list(tmp_path.rglob("*.ipynb"))
 
 

@@ -11,6 +11,7 @@ event and after it (`clips`). Files of other programs are never removed.
 from __future__ import annotations
 
 import collections
+import os
 import re
 import threading
 import time
@@ -120,14 +121,14 @@ class Folder(ThreadSink):
             self._make_space(size)
             make_folder(self._folder)
             for name, data in files.items():
-                write_atomically(self._folder / name, data)
+                write_atomically(os.path.join(self._folder, name), data)
                 self._files.append((name, len(data)))
                 self._bytes += len(data)
 
     def _make_space(self, size: int) -> None:
         while self._files and self._bytes + size > self._max_bytes:
             name, freed = self._files.popleft()
-            remove_quietly(self._folder / name)
+            remove_quietly(os.path.join(self._folder, name))
             self._bytes -= freed
 
 
