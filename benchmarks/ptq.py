@@ -33,7 +33,7 @@ from edgekit.targets.jobs import ConversionJob, ConversionStep
 SIDE = 224
 CALIBRATION_SAMPLES = 100
 TARGETS = {"tflite": ("int8", "w8"), "onnx": ("int8",), "openvino": ("int8", "w8")}
-PIECE = 100
+CHUNK = 100
 """Pictures that are in memory as float samples at once."""
 STEPS = [step for step, _ in pretrained_network.STEPS]
 
@@ -68,7 +68,7 @@ def save_network(folder: Path, data: Data) -> None:
     features: list[np.ndarray] = []
     hook = last.register_forward_pre_hook(lambda _, inputs: features.append(inputs[0].numpy()))
     with torch.inference_mode():
-        for inputs in samples(data.train):
+        for inputs in inputs_of(data.train):
             module(torch.from_numpy(inputs))
     hook.remove()
     fitted = LogisticRegression(C=0.02, max_iter=500).fit(np.concatenate(features), data.train.y)
@@ -78,10 +78,10 @@ def save_network(folder: Path, data: Data) -> None:
     store.save(folder, module, spec)
 
 
-def samples(split: Split) -> Iterator[np.ndarray]:
-    """Yield the network's inputs for all pictures, in pieces."""
-    for start in range(0, len(split), PIECE):
-        yield evaluate.network_inputs(split.x[start : start + PIECE], STEPS)
+def inputs_of(split: Split) -> Iterator[np.ndarray]:
+    """Yield the network's inputs for all pictures, in chunks."""
+    for start in range(0, len(split), CHUNK):
+        yield evaluate.network_inputs(split.x[start : start + CHUNK], STEPS)
 
 
 def table(folder: Path, data: Data) -> str:
@@ -97,13 +97,13 @@ def table(folder: Path, data: Data) -> str:
     ]  # fmt: skip
     corrected = bias_correction.correct_jobs(jobs, calibration, folder)
     print(corrected.note)
-    right = answers(ConversionStep("fp32", "float", folder / "network", folder / "fp32"), "onnx", calibration, data)
-    rows = [["float", "", f"{100 * np.mean(right == data.test.y):.2f} %", "", ""]]
+    by_float = answers(ConversionStep("fp32", "float", folder / "network", folder / "fp32"), "onnx", calibration, data)
+    rows = [["float", "", f"{100 * np.mean(by_float == data.test.y):.2f} %", "", ""]]
     for job in corrected.jobs:
         for step in job.steps:
             for name, each in (("yes", step), ("no", replace(step, corrected=None))):
-                got = answers(each, job.target, calibration, data)
-                rows.append([f"{job.target} {step.precision}", name, *row(got, right, data.test.y)])
+                classes = answers(each, job.target, calibration, data)
+                rows.append([f"{job.target} {step.precision}", name, *figures(classes, by_float, data.test.y)])
     return markdown(["file", "corrected biases", "accuracy", "loss, points", "agreement"], rows, (0, 1))
 
 
@@ -112,17 +112,17 @@ def answers(step: ConversionStep, target: str, calibration: np.ndarray, data: Da
     convert: Any = importlib.import_module(f"edgekit.targets.{target}.convert").convert
     source = step.corrected or step.model_folder
     files = convert(source, step.precision, calibration, step.out, quantization=step.quantization)
-    outputs = [evaluate.file_outputs("lite0", target, step.out, files, inputs) for inputs in samples(data.test)]
+    outputs = [evaluate.file_outputs("lite0", target, step.out, files, inputs) for inputs in inputs_of(data.test)]
     classes: np.ndarray = np.concatenate(outputs).argmax(1)
     return classes
 
 
-def row(got: np.ndarray, by_float: np.ndarray, labels: np.ndarray) -> list[str]:
+def figures(classes: np.ndarray, by_float: np.ndarray, labels: np.ndarray) -> list[str]:
     """Return the accuracy, the loss with its 95 % interval, and the agreement with the float network."""
-    lost = (by_float == labels).astype(float) - (got == labels)
+    lost = (by_float == labels).astype(float) - (classes == labels)
     margin = 1.96 * lost.std() / len(lost) ** 0.5
     loss = f"{100 * lost.mean():+.2f} ± {100 * margin:.2f}"
-    return [f"{100 * np.mean(got == labels):.2f} %", loss, f"{100 * np.mean(got == by_float):.1f} %"]
+    return [f"{100 * np.mean(classes == labels):.2f} %", loss, f"{100 * np.mean(classes == by_float):.1f} %"]
 
 
 if __name__ == "__main__":

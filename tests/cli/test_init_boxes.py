@@ -67,19 +67,23 @@ def test_grey_pictures_have_one_channel(tmp_path: Path) -> None:
     assert write_config("--data", tmp_path / "data", out=tmp_path)["data"]["channels"] == 1
 
 
-@pytest.mark.parametrize(("task", "is_pretrained"), [("detection", True), ("keypoints", False)])
-def test_few_large_pictures_in_colour_start_from_a_trained_backbone(
-    task: str, is_pretrained: bool, tmp_path: Path
-) -> None:
+@pytest.fixture
+def large_scenes(tmp_path: Path) -> Path:
+    """Pictures of 400×300 with boxes, in colour."""
     WRITERS["yolo"](tmp_path / "data", scenes(30))
     for path in (tmp_path / "data").rglob("*.png"):
         Image.open(path).resize((400, 300)).save(path)
-    findings = detect_source(tmp_path / "data", task)
-    assert findings.starts_pretrained is is_pretrained
-    if not is_pretrained:
-        assert (findings.section["height"], findings.section["width"]) == (144, 192)
-        return
-    values = write_config("--data", tmp_path / "data", out=tmp_path)
+    return tmp_path / "data"
+
+
+def test_other_tasks_see_fewer_pixels(large_scenes: Path) -> None:
+    findings = detect_source(large_scenes, "keypoints")
+    assert not findings.starts_pretrained
+    assert (findings.section["height"], findings.section["width"]) == (144, 192)
+
+
+def test_few_large_pictures_in_colour_start_from_a_trained_backbone(large_scenes: Path, tmp_path: Path) -> None:
+    values = write_config("--data", large_scenes, out=tmp_path)
     assert (values["data"]["height"], values["data"]["width"]) == (224, 304)
     assert values["model"]["builder"] == "edgekit.models.detector:backbone_detector"
     assert values["profile"]["optimizer"] == "adamw" and values["profile"]["batch_size"] == 8

@@ -38,7 +38,7 @@ def draft_config(name: str, task: str, findings: Findings, path_in_config: str |
     """
     if pretrained_side := pretrained_network.sample_side(task, findings):
         findings = pretrained_network.with_side(findings, pretrained_side)
-    starts_pretrained = pretrained_side > 0 or (findings.starts_pretrained and task == "detection")
+    starts_pretrained = pretrained_side > 0 or findings.starts_pretrained
     section = {**findings.section}
     section |= {f"{split}_fraction": 0.2 for split in ("validation", "test") if split not in findings.splits}
     data = read_data(name, task, {**section, "calibration_samples": 1, "overlap": "drop"})

@@ -72,10 +72,9 @@ def with_side(findings: Findings, side: int) -> Findings:
 
 
 def training_options(task: str, sizes: SplitSizes) -> dict[str, Any]:
-    """Return the epochs for about `TRAINING_STEPS` steps, the batch size, the learning rate and the optimizer."""
-    steps = DETECTION_STEPS if task == "detection" else TRAINING_STEPS
-    options = {"batch_size": sizes.batch, "learning_rate": LEARNING_RATE}
+    """Return the number of epochs, the batch size, the learning rate and, for boxes, the optimizer."""
+    steps, options = TRAINING_STEPS, {"batch_size": sizes.batch, "learning_rate": LEARNING_RATE}
     if task == "detection":
-        options = DETECTION_OPTIONS
+        steps, options = DETECTION_STEPS, DETECTION_OPTIONS
     epochs = round(steps / math.ceil(sizes.train / options["batch_size"]))
     return {"epochs": int(min(30, max(8, epochs))), **options}

@@ -127,7 +127,7 @@ class ThreadSink(Sink):
     """A sink whose thread delivers one event after the other, with a bounded queue in memory."""
 
     idle_s: float | None = None
-    """After so long without an event, `_rest` runs, and again after each further such time."""
+    """After so long without an event, `_on_idle` runs, and again after each further such time."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -176,7 +176,7 @@ class ThreadSink(Sink):
     def _deliver(self, event: Event, picture: bytes | None) -> None:
         """Deliver an event. Any exception counts it as failed, and its text becomes the detail of the status."""
 
-    def _rest(self) -> None:
+    def _on_idle(self) -> None:
         """Do what is due while no event comes. Must not raise."""
 
     def _interrupt(self) -> None:
@@ -195,7 +195,7 @@ class ThreadSink(Sink):
                     event, picture = self._waiting.popleft()
                     self._busy = True
             if is_idle:
-                self._rest()
+                self._on_idle()
                 continue
             problem = ""
             try:

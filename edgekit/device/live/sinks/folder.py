@@ -99,7 +99,7 @@ class Folder(ThreadSink):
         if self._clips and self._context.sources.get(event.source) == "picture":
             self._write_clips(self._clips.begin(event))
 
-    def _rest(self) -> None:
+    def _on_idle(self) -> None:
         if self._clips:
             self._write_clips(self._clips.overdue())
 
